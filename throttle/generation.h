@@ -16,7 +16,7 @@
  *   the lowest    back when no thread of any process can be in it any more
  *
  * A process killed in the middle of either has done it or not. All processes that have the table
- * open see the same word, and go on from level to level by what the buckets say (section.h).
+ * open see the same word, and continue from level to level by what the buckets say (section.h).
  */
 #ifndef THROTTLE_GENERATION_H
 #define THROTTLE_GENERATION_H
@@ -140,7 +140,7 @@ void generation_size(struct generation_source *source, uint64_t callers, bool gr
 bool generation_has_limits(
 	const struct generation *generation, const struct throttle_limit *limits, size_t count);
 struct limit_state *generation_find(const struct generation *generation, const char *name);
-/* The one whose callers this limit goes on with, or NULL. */
+/* The one whose callers this limit continues with, or NULL. */
 struct limit_state *generation_predecessor(
 	const struct generation *last, const struct throttle_limit *limit);
 
@@ -148,7 +148,7 @@ struct limit_state *generation_predecessor(
 void generation_link(struct generation *next, struct generation *last);
 void generation_move_all(struct generation *generation);
 
-/* At opening: a move that was under way is not to be gone on with. */
+/* At opening: a move that was under way is not to be continued. */
 void generation_thaw(struct generation *generation);
 
 /*

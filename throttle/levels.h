@@ -16,7 +16,8 @@ bool levels_can_be(const struct generation *generation);
 int levels_reserve(struct generation *generation, bool is_new);
 
 /* Opens levels where callers need them, gives up those that most have left. One thread; others may
- * go on. 0 or errno: there was no room for all of it. `to_the_end`: whether they need them or not.
+ * continue. 0 or errno: there was no room for all of it. `to_the_end`: whether they need them or
+ * not.
  */
 int levels_grow(struct generation *generation, bool to_the_end);
 

@@ -221,9 +221,9 @@ INLINE bool judge(struct chosen *c, struct round *r, struct throttle_outcome *o)
 }
 
 /*
- * Another thread was faster, and is let go on for a moment: with the line in its cache it makes
- * several verdicts in the time that two, who take it from each other for each, need for one. It
- * is waited for a time, not for that thread.
+ * Another thread was faster, and is allowed to continue for a moment: with the line in its cache it
+ * makes several verdicts in the time that two, who take it from each other for each, need for one.
+ * It is waited for a time, not for that thread.
  */
 SELDOM static void step_back(void)
 {

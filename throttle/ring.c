@@ -431,7 +431,7 @@ static bool ring_refund(
 {
 	const uint64_t at = when->at;
 
-	/* What has left the window, or will before it could matter, is let be. */
+	/* What has left the window, or will before it could matter, is ignored. */
 	if (now > at && ((now - at) >> s->shift) >= s->window_ticks)
 		return false;
 	for (uint64_t i = 0; i < cost && i < s->slots; i++)

@@ -125,8 +125,8 @@ void section_visit(struct section *section, uint64_t bucket,
  * one of no insertion; an entry that can't be is nobody's. At opening only. */
 void section_repair(struct section *section, uint64_t bucket);
 
-/* What was frozen for a move that can't be gone on with is in use again. At opening only;
- * `is_alone`: no other process has it open. */
+/* What was frozen for a move that can't be continued is in use again. At opening only; `is_alone`:
+ * no other process has it open. */
 void section_thaw(struct section *section, uint64_t bucket, bool is_alone);
 
 /* The bucket's word is the tag of its overflow entry, which needs none. */

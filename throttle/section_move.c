@@ -1,6 +1,6 @@
 /*
  * A limit has changed: what callers have used up moves from its old section to the new one of the
- * same level, bucket by bucket, while other threads go on taking.
+ * same level, bucket by bucket, while other threads continue taking.
  *
  *   old section                                 new section
  *   closed: no thread begins here any more      word 0: nobody has looked for what is missing here

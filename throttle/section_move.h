@@ -28,10 +28,10 @@ static inline bool section_is_moved(const struct section *section, uint64_t numb
 bool section_move_bucket(struct section *section, uint64_t number);
 
 /* Moves all that an older section still has for this one, the bottom's, and for those above it,
- * then lets go of it. One thread; others may go on. */
+ * then releases it. One thread; others may continue. */
 void section_move_all(struct section *section);
 
-/* Splits all buckets of the bottom's section. One thread; others may go on. */
+/* Splits all buckets of the bottom's section. One thread; others may continue. */
 void section_split_all(struct section *section);
 
 #endif

@@ -1,4 +1,4 @@
-/* Buckets of a file that may be damaged, or of a move that can't be gone on with; see section.h. */
+/* Buckets of a file that may be damaged, or of a move that can't be continued; see section.h. */
 #include "throttle/section.h"
 #include "throttle/section_move.h"
 

@@ -61,7 +61,7 @@ struct generation *table_create(struct throttle_table *table,
 /* Moves all callers to it, which then takes the old one's name. 0 or errno. */
 int table_settle(struct throttle_table *table, struct generation *generation);
 
-/* The newest time that it has seen, since 1970; and time goes on from one. */
+/* The newest time that it has seen, since 1970; and time continues from one. */
 uint64_t table_newest(const struct throttle_table *table);
 void table_set_offset(struct throttle_table *table, uint64_t now_ns, uint64_t newest);
 

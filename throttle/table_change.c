@@ -3,7 +3,7 @@
  *
  * A change makes a new generation in a file of its own. It is complete before the first of the old
  * one's callers is frozen; it takes the old one's name when the last was moved. A process killed in
- * between leaves both, and the next one goes on moving. Meanwhile it has the folder locked.
+ * between leaves both, and the next one continues moving. Meanwhile it has the folder locked.
  */
 #include "throttle/levels.h"
 #include "throttle/table.h"

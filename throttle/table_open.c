@@ -17,7 +17,7 @@
 #define SET_ASIDE     GENERATION_FILE ".set-aside"
 #define EPOCH_BACK_NS UINT64_C(10000000000)
 
-/* What a process that was killed while limits changed has left: goes on with it. NULL with errno:
+/* What a process that was killed while limits changed has left: continues with it. NULL with errno:
  * it can't now, and both files stay, since what callers have used up since is only in the newer. */
 static struct generation *resume_move(
 	struct throttle_table *t, struct generation *last, uint64_t now_ns)
@@ -166,9 +166,9 @@ static int begin(struct throttle_table *t, const struct throttle_table_options *
 }
 
 /*
- * Time goes on from the newest that the file said when the opening began. Where another process has
- * it open that has gone on since: so what can be the time until it was looked at is no difference
- * of clocks, lest this process is ahead of that one for ever.
+ * Time continues from the newest that the file said when the opening began. Where another process
+ * has it open that has gone on since: so what can be the time until it was looked at is no
+ * difference of clocks, lest this process is ahead of that one for ever.
  */
 static void begin_time(struct throttle_table *t, uint64_t now_ns, uint64_t newest)
 {

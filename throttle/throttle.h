@@ -21,7 +21,7 @@
  * it may when limits change in the middle of it.
  *
  * Time is passed in: nanoseconds since 1970. Callers should derive it from the wall clock at start
- * plus a clock that never steps (CLOCK_BOOTTIME) since, so that it goes on over a restart. The
+ * plus a clock that never steps (CLOCK_BOOTTIME) since, so that it continues over a restart. The
  * exact rule for times:
  *  - A charge is recorded at the later of its `now_ns` and the newest time already recorded for
  * that caller and limit, its first verdict included (outcome.at_ns). Of a limit with precision only
@@ -39,8 +39,8 @@
  *    of a large divided one (2^30 in 4095 slots of 1 s: after 4.5 hours) what is charged then
  *    counts up to two seconds longer. No more than L are admitted.
  *  - So a step of the wall clock must not become a step of `now_ns`. throttle_set_wall hands it to
- * the calendar limits alone: their periods begin and end by the wall, all windows go on
- * undisturbed.
+ *    the calendar limits alone: their periods begin and end by the wall, all windows continue
+ *    undisturbed.
  */
 #ifndef THROTTLE_H
 #define THROTTLE_H
@@ -78,7 +78,7 @@ enum throttle_mode { THROTTLE_ENFORCE, THROTTLE_SHADOW };
 /* All zero but name, quota and window_ns is a valid ring. */
 struct throttle_limit {
 	char name[THROTTLE_NAME_BYTES]; /* what finds its counters again: unique, not empty */
-	char was[THROTTLE_NAME_BYTES];  /* the name that it had before, whose counters it goes on
+	char was[THROTTLE_NAME_BYTES];  /* the name that it had before, whose counters it continues
 					   with unless the table has its own; "": none */
 	enum throttle_kind kind;
 	enum throttle_unit unit;
@@ -148,9 +148,9 @@ struct throttle_table_options {
 	const char *folder; /* the file's, which must exist; NULL: memory only */
 	uint64_t callers;   /* capacity for each limit; at least 3840 are made room for */
 	uint64_t now_ns;
-	bool memory_if_unwritable; /* go on without a file when the folder can't be used */
+	bool memory_if_unwritable; /* continue without a file when the folder can't be used */
 	bool grows;                /* takes memory as callers come: see throttle_table_grow */
-	/* An upgrade: another process has the table open and goes on with it. It is opened with
+	/* An upgrade: another process has the table open and continues with it. It is opened with
 	 * these limits and this capacity, or not at all (EBUSY): nothing in it is changed, made or
 	 * set aside. */
 	bool joins;
@@ -162,7 +162,7 @@ struct throttle_table_options {
 /* What opening found and did, for the log. */
 enum throttle_found {
 	THROTTLE_FOUND_NONE,      /* a new table */
-	THROTTLE_FOUND_TABLE,     /* counters go on where they stood */
+	THROTTLE_FOUND_TABLE,     /* counters continue where they stood */
 	THROTTLE_FOUND_SET_ASIDE, /* the file was of no use; it is now `*.set-aside` */
 	THROTTLE_FOUND_UNUSABLE,  /* the folder can't be used: memory only, or not opened */
 };
@@ -183,7 +183,7 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 	const struct throttle_limit *limits, size_t count, struct throttle_report *report);
 
 /*
- * Makes the table of a memory only one that another process can join, while other threads go on
+ * Makes the table of a memory only one that another process can join, while other threads continue
  * taking: its callers are moved to memory behind a descriptor, as a change of limits moves them.
  * Returns the descriptor, which stays the table's and good until limits change or the table is
  * closed; throttle_table_collect is due as after a change. -1 with errno: ENOMEM, EINVAL (it has a
@@ -194,11 +194,11 @@ int throttle_table_share(struct throttle_table *table, uint64_t now_ns);
 /* The folder that the table's file is in; NULL: memory only. */
 const char *throttle_table_folder(const struct throttle_table *table);
 
-/* No other thread may be in a call. The file stays. NULL is let be. */
+/* No other thread may be in a call. The file stays. NULL is ignored. */
 void throttle_table_close(struct throttle_table *table);
 
 /*
- * Changes limits (and capacity; 0: as before, and never less) while other threads go on taking.
+ * Changes limits (and capacity; 0: as before, and never less) while other threads continue taking.
  * Limits are matched by name (or by the one that `was` says, which then also receipts of it are
  * good for); what was admitted under the old one still counts under the new:
  *  - Of a ring, its newest admissions: as many as the new limit (four times that of a divided one),
@@ -222,7 +222,7 @@ int throttle_table_apply(struct throttle_table *table, const struct throttle_lim
  * returns what throttle_table_commit puts in force or throttle_table_discard drops (one of them,
  * before the next prepare, and before the table is closed), or NULL as apply fails.
  * throttle_table_commit puts the limits in force whatever happens; -1 with errno says that the
- * table's file could not be renamed, so that a restart goes on moving from the old one.
+ * table's file could not be renamed, so that a restart continues moving from the old one.
  */
 struct throttle_change;
 struct throttle_change *throttle_table_prepare(struct throttle_table *table,
@@ -240,7 +240,7 @@ void throttle_table_discard(struct throttle_change *change); /* NULL is ignored 
  * there are many.)
  *
  * Growth changes nothing that is promised: each caller keeps its throttle as it is, refunds and
- * what is in flight included; other threads and processes go on meanwhile, and may be killed; so
+ * what is in flight included; other threads and processes continue meanwhile, and may be killed; so
  * may this one. Until it is called, or where it fails, those new to a full bucket share an overflow
  * as in a table that has reached its capacity. The thread that applies grows, between changes. 0,
  * or -1 with errno: EAGAIN or EWOULDBLOCK (the table is being changed, here or by another process),
@@ -261,14 +261,14 @@ int throttle_table_number(const struct throttle_table *table, const char *name);
 /* A copy: the seed stays the same for the table's life, the memory it lies in does not. */
 struct throttle_seed throttle_table_seed(const struct throttle_table *table);
 
-/* Says that the clock was set back on purpose: time goes on from the newest the table has seen. No
- * other thread may be in a call with a time from before the step. */
+/* Says that the clock was set back on purpose: time continues from the newest the table has seen.
+ * No other thread may be in a call with a time from before the step. */
 void throttle_rebase(struct throttle_table *table, uint64_t now_ns);
 
 /* Says that the wall clock shows `wall_ns` at `now_ns`: from now on periods of calendar limits
  * begin and end by that. Call it after a step of the wall clock; until the first call, and after
  * opening or a rebase, the times passed in are the wall's. A step back forgives nothing: a caller
- * who was charged in a later period goes on in that. Any thread. */
+ * who was charged in a later period continues in that. Any thread. */
 void throttle_set_wall(struct throttle_table *table, uint64_t now_ns, uint64_t wall_ns);
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
@@ -354,8 +354,8 @@ void throttle_charge(struct throttle_table *table, struct throttle_receipt *rece
 	uint64_t cost, uint64_t now_ns);
 
 /* The exchange has ended: concurrency is given back, all else stays taken; the receipt is zeroed.
- * To be called exactly once however the exchange ended, but for receipts that hold no
- * concurrency, where it may be left out; a receipt of a zeroed memory is let be. */
+ * To be called exactly once however the exchange ended, but for receipts that hold no concurrency,
+ * where it may be left out; a receipt of a zeroed memory is ignored. */
 void throttle_release(
 	struct throttle_table *table, struct throttle_receipt *receipt, uint64_t now_ns);
 

@@ -39,8 +39,8 @@ void background_free(struct background *background);
 void background_start(struct background *background, struct MHD_Connection *connection,
 	void (*run)(void *ctx), void *ctx, struct background_job **job);
 
-/* Should it go on? No: its client has left or will send nothing more, or sluice is stopping. On the
- * job's own thread. */
+/* Should it continue? No: its client has left or will send nothing more, or sluice is stopping. On
+ * the job's own thread. */
 bool background_goes_on(struct background_job *job);
 
 /* Has it run? Then its thread's writes are seen. */

@@ -26,7 +26,7 @@ struct broadcast *broadcast_new(void);
 /* No listener is left: after broadcast_close and the end of their daemons. NULL is ignored. */
 void broadcast_free(struct broadcast *broadcast);
 
-/* One more listener, which begins with `first` and goes on with what is published from now on.
+/* One more listener, which begins with `first` and continues with what is published from now on.
  * NULL: there are BROADCAST_LISTENERS, it is closed, or there is no memory. */
 struct broadcast_listener *broadcast_join(
 	struct broadcast *broadcast, struct MHD_Connection *connection, const char *first);

@@ -32,7 +32,7 @@ uint64_t clock_monotonic_ms(void);
 /* CLOCK_REALTIME: nanoseconds since 1970-01-01T00:00:00Z. May step. */
 uint64_t clock_wall_ns(void);
 
-/* CLOCK_BOOTTIME: as the monotonic clock, but goes on while the machine is suspended. */
+/* CLOCK_BOOTTIME: as the monotonic clock, but continues while the machine is suspended. */
 uint64_t clock_boot_ns(void);
 
 /*

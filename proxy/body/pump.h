@@ -9,7 +9,7 @@
  * copied; chunk extensions are dropped.
  *
  * When `spills` is set, what a slow sink does not take goes into the flow's spool as far as there
- * is room, and reading goes on. A body whose length is known spills only when all that is left of
+ * is room, and reading continues. A body whose length is known spills only when all that is left of
  * it fits: until then the source would wait for the sink in any case.
  *
  * A pump with no sink reads a body and throws it away, or collects it in a spool (pump_collect).
@@ -69,7 +69,7 @@ static inline struct pump *pump_begin(struct pump *pump)
 enum pump_result pump_run(struct pump *pump, unsigned turns);
 
 /* Moves what can be read now into the spool. DONE: all of the body is in it. WANTS_WRITE: it is
- * full, and the body goes on. */
+ * full, and the body continues. */
 enum pump_result pump_collect(struct pump *pump, unsigned turns);
 
 /* Is there content to send that needs no reading? */

@@ -42,7 +42,7 @@ void checks_take(
 bool checks_prepare(struct checks *checks, struct site *site);
 void checks_discard(struct checks *checks);
 /* Checks the servers of this site from now on, instead of the last one's. Checks of servers that
- * both have go on as they are, unless they ask something else now: those begin again. */
+ * both have continue unchanged, unless they ask something else now: those begin again. */
 void checks_commit(struct checks *checks, struct site *site);
 
 #endif

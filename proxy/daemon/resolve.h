@@ -21,7 +21,7 @@ void resolver_free(struct resolver *resolver);
 bool resolver_prepare(struct resolver *resolver, struct site *site);
 void resolver_discard(struct resolver *resolver);
 /* Takes care of the names of this site from now on, instead of the last one's. Those that both have
- * go on as they are. */
+ * continue as they are. */
 void resolver_commit(struct resolver *resolver, struct site *site);
 
 /* Is a name not answered yet that was prepared? */

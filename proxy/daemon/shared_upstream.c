@@ -11,7 +11,7 @@
 #include "fleet/findings.h"
 #include "site/site.h"
 
-/* A lock is remembered for so long after its lease: a prober that comes back then may go on if
+/* A lock is remembered for so long after its lease: a prober that comes back then may continue if
  * nobody has taken it. */
 #define KEEP_MS 60000
 /* An upstream has no more (conf/options_upstream.c); what says more is not read further. */

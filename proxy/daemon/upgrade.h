@@ -1,6 +1,6 @@
 /*
  * Replacing the binary without a lost connection (SIGUSR2): the new process gets the listening
- * sockets and the throttles' table of the old one, which goes on until it hears that the new one
+ * sockets and the throttles' table of the old one, which continues until it hears that the new one
  * serves.
  *
  *   old:  serving --USR2--> starting a new one --ready--> handed over: lame duck, drain, end

@@ -1,6 +1,6 @@
 /*
  * An exchange's line in the access log (exchange/access_line.h): written when it is over, or, for
- * one that goes on without its request, kept until then.
+ * one that continues without its request, kept until then.
  */
 #ifndef EXCHANGE_ACCESS_H
 #define EXCHANGE_ACCESS_H

@@ -25,7 +25,7 @@ struct account_end {
 /* It has ended. */
 void account_exchange(const struct exchange *exchange);
 
-/* It goes on without its request, for long perhaps: its verdict is counted now, and what is
+/* It continues without its request, for long perhaps: its verdict is counted now, and what is
  * returned when it is over, by account_kept. */
 struct account_end account_keep(const struct exchange *exchange);
 void account_kept(struct worker *worker, const struct site *site, const struct conf_route *route,

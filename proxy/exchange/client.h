@@ -35,7 +35,7 @@ enum client_interim {
 	CLIENT_INTERIM_NO_MEMORY,
 };
 
-/* What is left of a client that goes on as something else. */
+/* What is left of a client that continues as something else. */
 struct client_rest {
 	struct stream_export stream;
 	struct buffer in; /* what it has sent and nobody has taken */
@@ -82,8 +82,8 @@ struct client_calls {
 	bool (*reply)(struct client *client, struct exchange *exchange);
 	/* The pump's sink is this client, behind what is in `out`. */
 	void (*open_response)(struct client *client, struct pump *down);
-	/* One more interim response this turn, or has it to take some first, or to let others go
-	 * on? */
+	/* One more interim response this turn, or has it to take some first, or to let others
+	 * continue? */
 	bool (*takes_interim)(struct client *client);
 	/* Has it left something untaken that was sent to it? */
 	bool (*is_behind)(struct client *client);

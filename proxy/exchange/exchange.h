@@ -169,7 +169,7 @@ struct exchange_turn {
 	bool in_queue;    /* has a ticket to give back */
 	bool unplaced;    /* counted as one that was sent without a place at its upstream */
 	bool delayed;     /* waited for its limit */
-	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
+	bool aside;       /* has its turn in the queue, but takes no place before it can continue */
 	bool awaits_mail; /* ended, but the queue's message is under way to it */
 	bool has_deadline;
 	bool asks;              /* an authority is asked when it has its place */
@@ -438,7 +438,7 @@ void exchange_leave_queue(struct exchange *exchange);
  * the queue's is under way to it. */
 void exchange_end(struct exchange *exchange);
 
-/* It goes on as something else, which has taken all that it had and gives account of it. */
+/* It continues as something else, which has taken all that it had and gives account of it. */
 void exchange_hand_over(struct exchange *exchange);
 
 /* Its memory is free at the end of the loop's turn: nobody knows of it any more. */

@@ -54,7 +54,7 @@ static void ready(struct exchange *x)
 	x->client->again = true;
 }
 
-/* The connection goes on to the next request. */
+/* The connection continues to the next request. */
 static bool keep_trailers(struct exchange *x)
 {
 	struct slice trailers = pump_trailers(&x->up);

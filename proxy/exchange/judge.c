@@ -19,7 +19,7 @@
 #include "http/upgrade.h"
 #include "listen/listener.h"
 
-/* The head's bytes move to the exchange: the connection's buffer goes on to the next request. */
+/* The head's bytes move to the exchange: the connection's buffer continues to the next request. */
 static bool keep_head(struct exchange *x, const char *bytes)
 {
 	if (x->request.len > sizeof(x->memory.inline_head)) {

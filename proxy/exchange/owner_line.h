@@ -1,6 +1,6 @@
 /*
  * Those who wait for the store's answer about a session, in the order of their arrival: the first
- * hears of it by a message to its worker, and the next one when that has returned. So none of them
+ * learns of it by a message to its worker, and the next one when that has returned. So none of them
  * passes another, whatever workers they are of. For the table's own units alone.
  */
 #ifndef EXCHANGE_OWNER_LINE_H

@@ -12,7 +12,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 }
 
 /* What the process before this one owns is asked about after so long, and each further time after
- * twice as long, so many times: it may have died, and then that goes on for a lease. */
+ * twice as long, so many times: it may have died, and then that continues for a lease. */
 #define AGAIN_MS        UINT64_C(100)
 #define AGAIN_DOUBLINGS 2
 
@@ -172,11 +172,11 @@ static bool sweep_stripe(
 
 void owners_yield(struct owners *owners)
 {
-	/* relaxed: where to go on; what there is is looked at with the stripes' locks */
+	/* relaxed: where to continue; what there is is looked at with the stripes' locks */
 	atomic_store_explicit(&owners->yields_from, 0, memory_order_relaxed);
 }
 
-/* Returns where to go on: a bucket of this stripe, or none. */
+/* Returns where to continue: a bucket of this stripe, or none. */
 static size_t yield_stripe(struct owners *owners, struct owner_stripe *stripe,
 	struct worker *worker, size_t bucket, unsigned *looked)
 {
@@ -230,7 +230,7 @@ void owners_set_predecessor(struct owners *owners, bool is_there)
 	atomic_store_explicit(&owners->has_predecessor, is_there, memory_order_relaxed);
 }
 
-/* What has begun, or begun to go on for long, since uses were told last is to end, too. */
+/* What has begun, or begun to continue for long, since uses were told last is to end, too. */
 static void tell_moving(struct owners *owners, struct worker *worker, uint64_t now_ns)
 {
 	if (!owners->has_moving || now_ns < owners->told_ns + CLOCK_NS_PER_S)

@@ -128,7 +128,7 @@ void owner_session_free(struct owner_session *session);
 /* Removes and frees one that nobody uses, is in no tick's list and of which nothing is asked. */
 void owner_session_forget(
 	struct owners *owners, struct owner_stripe *stripe, struct owner_session *session);
-/* Whose it is now, for one who is told of it. */
+/* Whose it is now, for one who is informed of it. */
 void owner_session_note(const struct owner_session *session, struct owner_use *use);
 /* Is one that is owned here given up as soon as nobody uses it? */
 bool owner_session_yields(struct owners *owners, const struct owner_session *session);

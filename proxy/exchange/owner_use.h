@@ -28,8 +28,8 @@ struct owner_use {
 	/* The session's owner is another one, or nobody. */
 	void (*changed)(struct owner_use *use);
 	/* Another process has this one's address, or this one has another, and the session is
-	 * waited for: what may go on for long is to end now. May be called again. NULL: it is over
-	 * soon. */
+	 * waited for: what may continue for long is to end now. May be called again. NULL: it is
+	 * over soon. */
 	void (*moves)(struct owner_use *use);
 };
 
@@ -52,7 +52,7 @@ enum owner_belief {
 
 /* Whose is it? */
 enum owner_sight owner_look(struct owners *owners, struct owner_use *use, enum owner_belief belief);
-/* The use goes on by what owner_look or `answered` said: notes node and fence. */
+/* The use continues by what owner_look or `answered` said: notes node and fence. */
 void owner_follow(struct owner_use *use);
 /* It waits no more. */
 void owner_cancel(struct owner_use *use);

@@ -6,12 +6,12 @@
  *      `--asked: another's--> ELSEWHERE --not used for owner_idle, or its lease is over--> asked
  *
  * The store decides (struct owner_store); here is what it said, and how long that holds:
- *  - HERE as long as the lease is in hand, by CLOCK_BOOTTIME, which goes on while the process is
+ *  - HERE as long as the lease is in hand, by CLOCK_BOOTTIME, which continues while the process is
  *    stopped. It is renewed while anybody uses the session.
  *  - ELSEWHERE until owner_idle after this node has last forwarded to it: so long the owner keeps
  *    what it was sent a request of. Then the store is asked again.
  *
- * Who needs an answer of the store waits for it in line, and the next in line hears of it when the
+ * Who needs an answer of the store waits for it in line, and the next in line learns of it when the
  * one before has done with it: so their order stays that of their arrival, whatever workers they
  * are of.
  *

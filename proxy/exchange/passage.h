@@ -9,7 +9,7 @@
  *   exchange --passage_begin--> OPEN --both ways have ended, cut, idle--> ENDED --> freed
  *                                        its memory waits for a message of the queue's, if need be
  *
- * Each way goes on until its own end was read and passed on. Where a sink is gone, what its peer
+ * Each way continues until its own end was read and passed on. Where a sink is gone, what its peer
  * sent before still passes the other way. A reset is passed on as a reset (passage_reset.h).
  *
  * A socket whose messages are read (websocket/) takes it over with its beginning: then what comes
@@ -93,7 +93,7 @@ struct passage {
 
 /* Takes over what an exchange in TUNNEL has, whose 101 is composed and whose ticket is detached:
  * its connections (or that of its client only), its place in its session, its account. The exchange
- * has ended then. `switches`: what has read the handshake goes on with it (exchange/switched.h),
+ * has ended then. `switches`: what has read the handshake continues with it (exchange/switched.h),
  * else its bytes pass as they are. False, and nothing was done: no memory. */
 bool passage_begin(struct exchange *exchange, bool switches);
 

@@ -1,7 +1,7 @@
 /*
  * Answers of our own: refusals, overflow, timeouts, mistakes. An answer waits until it is the first
  * on its connection; the request's body, if it is short, is read and thrown away so that the
- * connection can go on, else the connection is closed behind the answer.
+ * connection can continue, else the connection is closed behind the answer.
  */
 #include "exchange/reply.h"
 
@@ -23,7 +23,7 @@ static void begin_discard(struct exchange *x)
 		client_request_read(x->client, x, false);
 		return;
 	}
-	/* A client that waits for a 100 may send its body or not: nothing to go on from. */
+	/* A client that waits for a 100 may send its body or not: nothing to continue from. */
 	if (!is_short || x->framing.expects_continue || x->close_client) {
 		x->close_client = true;
 		x->up.in = NULL;

@@ -382,7 +382,7 @@ void respond_run(struct exchange *x)
 		client_close(x->client, "client gone");
 		break;
 	case PUMP_TOO_LARGE:
-		exchange_end(x); /* nobody waits for what goes on so long */
+		exchange_end(x); /* nobody waits for what continues so long */
 		break;
 	case PUMP_SOURCE_ENDED:
 	case PUMP_SOURCE_BROKEN:
@@ -451,7 +451,7 @@ void exchange_client_gone(struct exchange *x)
 				x->upstream->conf->first_byte_timeout_ms);
 			server_read_next_turn(x->connection);
 		}
-		return; /* goes on alone */
+		return; /* continues alone */
 	}
 	/* What the flow borrowed is gone with the client's connection. */
 	x->down.sink = NULL;

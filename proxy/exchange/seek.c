@@ -138,7 +138,7 @@ static void begin_here(struct exchange *x)
 		x->owner.steps->begin_here(x);
 }
 
-/* Its wait goes on with that for its turn. */
+/* Its wait continues with that for its turn. */
 static void note_wait(struct exchange *x)
 {
 	uint64_t left_ms, now_ms = worker_now_ms(x->worker);
@@ -259,7 +259,7 @@ static void on_answered(struct owner_use *use, enum owner_sight sight)
 	client_advance(client);
 }
 
-/* Its session has another owner than when it went on. */
+/* Its session has another owner than when it continued. */
 static void on_changed(struct owner_use *use)
 {
 	struct exchange *x = exchange_of(use);
@@ -282,7 +282,7 @@ static void on_changed(struct owner_use *use)
 	client_advance(client);
 }
 
-/* A stream of events goes on until its client leaves, and what comes next may wait behind it. */
+/* A stream of events continues until its client leaves, and what comes next may wait behind it. */
 static void on_moves(struct owner_use *use)
 {
 	struct exchange *x = exchange_of(use);

@@ -110,7 +110,7 @@ void exchange_await_turn(struct exchange *x)
 		wait_ms = TURN_END_WAIT_MS;
 	turn_give_back(x);
 	exchange_enter(x, EXCHANGE_QUEUED);
-	if (x->attempt.search == SEARCH_FIRST) /* else it is the same wait, which goes on */
+	if (x->attempt.search == SEARCH_FIRST) /* else it is the same wait, which continues */
 		x->turn.wait_ends_ms = since_ns / CLOCK_NS_PER_MS + wait_ms;
 	turn_wait_until(x, x->turn.wait_ends_ms);
 }

@@ -34,7 +34,7 @@ void turn_judge_late(struct exchange *message);
 
 /*
  * On a route where something may be delayed (gate_judges_at_turn), a charge is of the time when the
- * request is sent. So one that has to wait after it was admitted is judged again when it goes on:
+ * request is sent. So one that has to wait after it was admitted is judged again when it continues:
  *
  *   admitted --.--> it goes on at once
  *              |--turn_give_back--> waits for its turn, a place or a server --turn_judge_again-->

@@ -13,7 +13,7 @@ void turn_enter(struct exchange *exchange);
  * the authority's limits apply, or as the authority has admitted it at once. */
 bool turn_enter_and_ask(struct exchange *exchange);
 
-/* It is in the queue without a place at its upstream, and can use one now: goes on, waits for its
+/* It is in the queue without a place at its upstream, and can use one now: continues, waits for its
  * turn, or is turned away. */
 void turn_leave_aside(struct exchange *exchange);
 
@@ -26,7 +26,7 @@ void turn_yield_place(struct exchange *exchange);
  * judged when its turn comes. Where its session ends, it is turned away when it is the first. */
 void turn_enter_behind(struct exchange *message, const struct exchange *before);
 
-/* All before it on its connection are answered: go on with what waited for that. */
+/* All before it on its connection are answered: continue with what waited for that. */
 void exchange_next(struct exchange *exchange);
 
 #endif

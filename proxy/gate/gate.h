@@ -114,7 +114,7 @@ struct throttle_limit *gate_throttle_limits(const struct conf *conf, uint64_t gu
  * Compiles lists, plans and limits of `conf`, which must outlive the gate, over a table of
  * throttles, which is not owned. The table must have the snapshot's limits; they are found by name,
  * so a reload is: throttle_table_apply with the new limits, gate_new with the new snapshot, swap,
- * throttle_table_collect a loop turn later. What was admitted goes on counting. NULL with errno:
+ * throttle_table_collect a loop turn later. What was admitted continues counting. NULL with errno:
  * ENOENT when the table lacks a limit, ENOMEM.
  */
 struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles);
@@ -244,7 +244,7 @@ struct gate_end {
 			   gate_charge_bytes has told of */
 };
 
-/* Charges limits in bytes while an exchange goes on; `bytes` is the total so far. Never refuses:
+/* Charges limits in bytes while an exchange continues; `bytes` is the total so far. Never refuses:
  * what is too much is a debt that the caller's next requests wait for. */
 void gate_charge_bytes(
 	const struct gate *gate, struct gate_receipt *receipt, uint64_t bytes, uint64_t now_ns);

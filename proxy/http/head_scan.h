@@ -25,7 +25,7 @@
 #include "http/parser.h"
 
 /*
- * `base`: `len` bytes from the head's first one, which may go on behind its end. True: `head`
+ * `base`: `len` bytes from the head's first one, which may continue after its end. True: `head`
  * (empty before) is filled, its ids included, and head->len bytes were the head. False: the plain
  * form did not show; `head` has to be emptied. Limits of 0 mean none; a head beyond one is false,
  * too.

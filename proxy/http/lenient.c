@@ -146,7 +146,7 @@ static void clean_field(struct cleaning *cleaning, struct slice line)
 	put_line(cleaning, value);
 }
 
-/* Goes on where the line before ended: with one space for the line's end and all blanks. A field
+/* Continues where the line before ended: with one space for the line's end and all blanks. A field
  * that says how long the message is must not: readers differ about it. */
 static void clean_fold(struct cleaning *cleaning, struct slice line, bool is_first)
 {

@@ -22,7 +22,7 @@ enum http_lenient {
 	HTTP_LENIENT_BARE_LF = 1 << 0,       /* lines that end with LF alone */
 	HTTP_LENIENT_EQUAL_LENGTHS = 1 << 1, /* Content-Length several times, all the same */
 	HTTP_LENIENT_HTTP_1_2 = 1 << 2,      /* HTTP/1.2 to 1.9, taken for HTTP/1.1 */
-	HTTP_LENIENT_FOLDED_LINES = 1 << 3,  /* a field's value that goes on in the next line */
+	HTTP_LENIENT_FOLDED_LINES = 1 << 3,  /* a field's value that continues in the next line */
 	HTTP_LENIENT_SPACE_BEFORE_COLON = 1 << 4,
 };
 

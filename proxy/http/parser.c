@@ -301,8 +301,8 @@ static enum http_parse bad(struct http_parser *parser, uint16_t status)
 
 /*
  * The method, a token that this adapter reads, as llhttp knows a list of its own. Of one that is
- * not RFC 9110's llhttp gets `POST` in its place; it goes on with the space behind it. DONE: the
- * method is there, and llhttp goes on from `*from`; `len` may end at the limit.
+ * not RFC 9110's llhttp gets `POST` in its place; it continues with the space behind it. DONE: the
+ * method is there, and llhttp continues from `*from`; `len` may end at the limit.
  */
 static enum http_parse read_method(
 	struct http_parser *parser, const char *base, size_t len, bool at_limit, size_t *from)
@@ -385,7 +385,7 @@ static enum http_parse read_head(struct http_parser *parser, const char *base, s
 		}
 		return HTTP_PARSE_MORE;
 	}
-	/* What a version is shows with its line's end. llhttp goes on refusing until then. */
+	/* What a version is shows with its line's end. llhttp continues refusing until then. */
 	if ((limit == 0 || len < limit) && error == HPE_INVALID_VERSION && !memchr(base, '\n', len))
 		return HTTP_PARSE_MORE;
 	if (parser->error_status == 0)

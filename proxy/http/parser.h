@@ -35,7 +35,7 @@ struct http_parser {
 	bool is_request;
 	bool is_begun; /* the head is llhttp's to read: it was not there at once, or not plain */
 	bool has_method;
-	bool in_target;     /* of a request whose method was read: its target goes on */
+	bool in_target;     /* of a request whose method was read: its target continues */
 	uint32_t target_at; /* where it begins */
 	bool in_value;      /* the last piece was of a field's value */
 	bool headers_done;

@@ -98,7 +98,7 @@ static void pause_taking(struct downstream *d)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* Is it the client that keeps its request's body from going on, and not the server? */
+/* Is it the client that keeps its request's body from continuing, and not the server? */
 static bool wants_body(const struct downstream *d)
 {
 	const struct pump *up = &d->reading->up;

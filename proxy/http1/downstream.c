@@ -455,7 +455,8 @@ bool downstream_is_last(const struct downstream *d, const struct exchange *excha
 	bool more = exchange_has_request(exchange) &&
 		    ((d->in.at && buffer_used(&d->in) > 0) || d->stream.readable);
 
-	/* What was pipelined behind it is answered, too, as long as it does not go on for ever. */
+	/* What was pipelined behind it is answered, too, as long as it does not continue for ever.
+	 * */
 	return !exchange->next &&
 	       (!more || worker_now_ms(d->worker) > d->worker->drain_began_ms + DRAIN_IDLE_MS);
 }

@@ -47,7 +47,8 @@ bool downstream_give_way(struct listener *listener);
 /* Cuts it now, with the exchanges on it. `why` for the log. */
 void downstream_close(struct downstream *downstream, const char *why);
 
-/* Its only exchange has switched, and what it consists of goes on as something else: it is gone. */
+/* Its only exchange has switched, and what it consists of continues as something else: it is gone.
+ * */
 void downstream_leave(struct downstream *downstream, struct client_rest *rest);
 
 /*

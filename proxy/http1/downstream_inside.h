@@ -56,7 +56,7 @@ struct downstream {
 	enum downstream_state state;
 	bool busy;        /* inside downstream_advance: no second entry */
 	bool stalled;     /* no request was begun, as too much is composed but unsent */
-	bool yields;      /* has done its share of this turn: goes on in the next */
+	bool yields;      /* has done its share of this turn: continues in the next */
 	uint64_t turn_ns; /* of client.work */
 	bool unflushed;   /* on the worker's list: written at the turn's end */
 	struct downstream *next_unflushed;
@@ -80,7 +80,7 @@ static inline struct downstream *downstream_of(struct client *client)
 	return CONTAINER_OF(client, struct downstream, client);
 }
 
-/* One more piece of work for this connection in this turn of the loop? If not, it goes on in the
+/* One more piece of work for this connection in this turn of the loop? If not, it continues in the
  * next: a client that never stops sending must not keep its worker from the others. */
 static inline bool downstream_may_work(struct downstream *downstream)
 {

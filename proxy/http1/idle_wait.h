@@ -11,7 +11,7 @@
  * the time is over, and sooner behind more than a little.
  *
  * A drain waits for such clients, too, but not for one that takes nothing, nor so long that
- * shutdown_timeout would count it as cut: the system goes on sending after that.
+ * shutdown_timeout would count it as cut: the system continues sending after that.
  */
 #ifndef HTTP1_IDLE_WAIT_H
 #define HTTP1_IDLE_WAIT_H

@@ -1,5 +1,5 @@
 /*
- * A minimum rate: how long a peer that we wait for may go on.
+ * A minimum rate: how long a peer that we wait for may continue.
  *
  *   credit  at first the grace; it is spent while we wait, and each byte that the peer moves pays
  *           1/per_second of it back, up to the grace

@@ -3,7 +3,7 @@
  *
  *   bytes -> [in] -> parser -> exchange -> the connection's list
  *
- * It stops where a body begins, and goes on behind it; where pipeline_depth exchanges are there;
+ * It stops where a body begins, and continues after it; where pipeline_depth exchanges are there;
  * and where replies of our own are composed faster than the client takes them.
  */
 #ifndef HTTP1_READ_REQUESTS_H
@@ -21,7 +21,7 @@ enum read_requests {
 	READ_REQUESTS_ENDED,  /* the client will send no more; what it asked for is still answered,
 				 as  it may have closed only its half */
 	READ_REQUESTS_RESET,  /* the connection failed */
-	READ_REQUESTS_NO_MEMORY, /* it can't go on */
+	READ_REQUESTS_NO_MEMORY, /* it can't continue */
 };
 
 /* Reads heads and begins exchanges as long as there are any and they may begin. */

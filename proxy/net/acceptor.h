@@ -28,7 +28,7 @@ void acceptor_open(struct acceptor *acceptor, struct loop *loop, int fd,
 /* Closing it resets what waits in its backlog. Twice is once. */
 void acceptor_close(struct acceptor *acceptor);
 
-/* Without memory it goes on as it was. */
+/* Without memory it continues as it was. */
 void acceptor_start(struct acceptor *acceptor);
 void acceptor_stop(struct acceptor *acceptor);
 

@@ -5,7 +5,7 @@
  *                   outbox_flush: dispatch(), unpin(), serve the run queues, timer_changed()
  *
  * Whatever a call makes runnable is put into its outbox while locks are held and delivered after
- * they were let go. Locks nest shard, then run queue; two shards are never held at once. */
+ * they were released. Locks nest shard, then run queue; two shards are never held at once. */
 #ifndef SLUICE_QUEUE_INTERNAL_H
 #define SLUICE_QUEUE_INTERNAL_H
 

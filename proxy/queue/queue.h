@@ -225,14 +225,14 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
  * come for it, and ENDING if it hears that. */
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
-/* A tunnel goes on in other memory: from now on `heir` has the place of the ticket, which is out.
+/* A tunnel continues in other memory: from now on `heir` has the place of the ticket, which is out.
  * Of the heir only the message's function is set by its owner, which is the same worker. Returns
  * LEFT, or UNDER_WAY: then the heir gets what was under way to the ticket. After queue_detach only.
  */
 enum queue_left queue_pass_on(
 	struct queue *queue, struct ticket *ticket, struct ticket *heir, uint64_t now_ns);
 
-/* The exchange goes on for as long as its client likes: it gives its place at the upstream back,
+/* The exchange continues for as long as its client likes: it gives its place at the upstream back,
  * but orders others as before. In-flight tickets only. */
 void queue_give_place(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 

@@ -80,7 +80,7 @@ struct run_queue_use {
 
 /* What may go by the new ones is dispatched, with `refuses` all that waits is answered. When it
  * returns, nothing begins any more by the old ones, and `use` has what is in flight then; the peak
- * begins anew. Any thread. */
+ * begins again. Any thread. */
 void run_queue_set_slots(struct run_queue *run_queue, const struct run_queue_slots *slots,
 	struct run_queue_use *use, uint64_t now_ns);
 

@@ -126,7 +126,7 @@ static inline bool session_remembers(const struct session *session)
 	return session->pin != NULL || session->gap_us != 0;
 }
 
-/* Does the order let this one go beside what went before it? A claim was let go already. */
+/* Does the order let this one go beside what went before it? A claim was released already. */
 static inline bool session_order_lets(const struct session *session, const struct ticket *ticket)
 {
 	if (ticket->state == TICKET_CLAIMING)

@@ -4,8 +4,8 @@
  *
  *   name --stats_register--> row number --> [block of worker 0][block of worker 1]... --stats_sum
  *
- * A name keeps its row for the life of the process, so counters go on over a reload, also those of
- * a name that left and came back. There are at most STATS_ROWS rows a scope; names beyond that
+ * A name keeps its row for the life of the process, so counters continue over a reload, also those
+ * of a name that left and came back. There are at most STATS_ROWS rows a scope; names beyond that
  * share row 0, whose name is STATS_OTHER.
  */
 #ifndef STATS_STATS_H

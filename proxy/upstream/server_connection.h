@@ -40,7 +40,7 @@ enum connect_fault {
 	CONNECT_NO_DESCRIPTOR, /* the same, and other workers may be able to spare one */
 };
 
-/* An exchange that gets a connection, and how it hears of it. */
+/* An exchange that gets a connection, and how it learns of it. */
 struct server_user {
 	struct exchange *exchange;
 	const struct server_events *events;

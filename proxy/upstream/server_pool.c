@@ -71,8 +71,8 @@ static bool is_one_too_many(struct server_state *server, struct server_connectio
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* An exchange in line; from when it is woken until its worker hears of it, on that worker's list of
- * those woken, and its exchange may be gone meanwhile. */
+/* An exchange in line; from when it is woken until its worker learns of it, on that worker's list
+ * of those woken, and its exchange may be gone meanwhile. */
 struct connection_waiter {
 	struct connection_waiter *prev, *next;
 	struct worker *worker;
@@ -152,7 +152,8 @@ static void wake(struct connection_waiter *waiter)
 	worker_command(worker, WORKER_CONNECTIONS);
 }
 
-/* A connection to the server is free: the first that waits for it hears of it. False: none does. */
+/* A connection to the server is free: the first that waits for it learns of it. False: none does.
+ * */
 static bool wake_one(struct upstream_state *upstream, const struct server_state *server)
 {
 	struct connection_waiter *waiter;

@@ -7,11 +7,11 @@
  * max_connections, '    else one of another worker's none of these --> pool_wait: in line, until a
  * connection of these servers is free
  *
- * Each worker keeps its idle connections: it alone hears of their end, and takes them without a
+ * Each worker keeps its idle connections: it alone learns of their end, and takes them without a
  * lock. At a server with max_connections the lists are under the lock of their upstream, and a
  * connection can be taken over: the taker has a copy of the descriptor, and the worker closes its
- * own when it gets the message. A list is shared from when its worker has seen the bound, and
- * stays so.
+ * own when it gets the message. A list is shared from when its worker has seen the bound, and stays
+ * so.
  *
  * An exchange waits for a connection only in its turn, when it has its place at the upstream; as
  * the places are bounded by max_connections too, it does so while streams, sessions with

@@ -53,7 +53,7 @@ struct server_idle {
 /* What an operator has said of it; the first after a start. */
 enum server_mode {
 	SERVER_ENABLED,
-	SERVER_DRAINING, /* sessions that are bound to it go on, nobody else is sent there */
+	SERVER_DRAINING, /* sessions that are bound to it continue, nobody else is sent there */
 	SERVER_DISABLED, /* nobody is; what is in flight ends */
 	SERVER_MODES,
 };
@@ -98,8 +98,8 @@ struct upstream_state {
 	struct connection_waiter *first_waiter, *last_waiter; /* guarded by it */
 	uint64_t line_numbers;                                /* given so far; guarded, too */
 	atomic_uint waiting;                                  /* how many these are */
-	struct pace
-		*_Atomic pace; /* NULL: none yet. Set once, by a commit; goes on while it is off */
+	struct pace *_Atomic
+		pace; /* NULL: none yet. Set once, by a commit; continues while it is off */
 	struct semaphore_slots semaphore;
 	struct probes_shown probes;   /* of active checks that the fleet shares */
 	_Atomic uint64_t probes_sent; /* by this node, for any check; since the start */

@@ -42,7 +42,7 @@ struct subscriber {
 struct channel_view {
 	struct channels *channels;
 	unsigned worker;
-	/* Where a walk goes on (channel_first, then subscription.next), or NULL. It moves on when
+	/* Where a walk continues (channel_first, then subscription.next), or NULL. It moves on when
 	 * that subscription ends. */
 	struct subscription *cursor;
 };

@@ -133,7 +133,7 @@ void socket_refuse_with_session(struct websocket *socket)
 		socket_finish_with_session(socket);
 }
 
-/* Messages that the client sent before it wait still: the server hears of it behind them. */
+/* Messages that the client sent before it wait still: the server learns of it behind them. */
 static void pass_close_later(struct websocket *socket, struct slice payload)
 {
 	struct gateway *gateway = socket->gateway;

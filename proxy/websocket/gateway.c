@@ -89,7 +89,7 @@ static bool hold_listener(struct gateway *gateway, const struct exchange *handsh
 	return gateway->listener;
 }
 
-/* Its session is another node's: nothing more may reach the server. Its socket hears of it for
+/* Its session is another node's: nothing more may reach the server. Its socket learns of it for
  * itself. */
 static void on_owner_changed(struct owner_use *use)
 {

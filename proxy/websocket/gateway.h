@@ -84,7 +84,7 @@ struct gateway {
 	struct deferred_free deferred;
 	bool busy;
 	bool ended;           /* its memory is free at the end of the turn */
-	bool server_is_done;  /* the server knows of the end, or never heard of the beginning */
+	bool server_is_done;  /* the server knows of the end, or never learned of the beginning */
 	bool close_is_queued; /* CLOSE is due, or on its way, and not DISCONNECT */
 
 	/* what its requests are made of */

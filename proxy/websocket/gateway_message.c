@@ -56,7 +56,7 @@ static void append(struct gateway *gateway, struct exchange *x)
 	gateway->waiting_bytes += x->tunnel.message_bytes;
 }
 
-/* The gateway hears of it, too, and ends it. */
+/* The gateway learns of it, too, and ends it. */
 static void on_owner_changed(struct owner_use *use)
 {
 	(void)use;

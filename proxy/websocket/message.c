@@ -212,7 +212,7 @@ void socket_messages_refused(struct websocket *socket, unsigned count, bool are_
 	unsigned room = SOCKET_NOTICES - socket->notices;
 
 	socket->verdicts.refused += count;
-	if (strcmp(why, CLIENT_SESSION_CLOSED) == 0) /* the socket will hear of it, too */
+	if (strcmp(why, CLIENT_SESSION_CLOSED) == 0) /* the socket will learn of it, too */
 		socket_refuse_with_session(socket);
 	else if (!are_dropped)
 		close_for(socket, status, why, retry_after_ms);
@@ -243,7 +243,7 @@ static void exchange_ended(struct client *client, struct exchange *message)
 	socket->again = true;
 }
 
-/* The socket goes on, which passes the message. */
+/* The socket continues, which passes the message. */
 static void advance(struct client *client)
 {
 	struct websocket *socket = socket_of(client);

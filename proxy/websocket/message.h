@@ -8,13 +8,13 @@
 void socket_begin_message(struct websocket *socket);
 
 /* The server's connection has taken all: the messages that were composed for it are over. One
- * behind them that has to wait goes on. */
+ * behind them that has to wait continues. */
 void socket_messages_written(struct websocket *socket);
 
 /* The socket ends: so do the messages under way. */
 void socket_messages_gone(struct websocket *socket);
 
-/* Is a message that is refused with this status dropped, and the socket goes on? */
+/* Is a message that is refused with this status dropped, and the socket continues? */
 bool socket_drops_message(
 	const struct websocket *socket, const struct exchange *message, unsigned status);
 

@@ -45,7 +45,7 @@ static void read_close(const struct message_reader *reader, struct message_event
 		fail(event, CLOSE_NOT_UTF8, SLICE("close reason is not UTF-8"));
 }
 
-/* A piece of one. False: it goes on. */
+/* A piece of one. False: it continues. */
 static bool read_control(
 	struct message_reader *reader, const struct frame_piece *piece, struct message_event *event)
 {

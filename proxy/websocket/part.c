@@ -61,7 +61,7 @@ static void command(struct worker *worker, unsigned commands)
 	walk_begin(&all->drain, worker);
 }
 
-/* Servers are to hear of the end of each socket, unless there is no time for it. */
+/* Servers are to learn of the end of each socket, unless there is no time for it. */
 static bool is_done(const struct worker *worker)
 {
 	return worker->stopping || !worker->websockets->gateways;

@@ -215,7 +215,7 @@ void publish_line_refuse(struct publish_line *line)
 	count_up(&line->controls_refused);
 }
 
-/* Begins with an item's subscriptions, or goes on to the one that is next. */
+/* Begins with an item's subscriptions, or continues to the one that is next. */
 static void step(struct publish_line *line)
 {
 	struct publication *publication = line->current->publication;

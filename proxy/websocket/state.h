@@ -98,7 +98,7 @@ struct socket_controls {
 /* What asks the client whether it is there. */
 struct socket_ping {
 	bool is_due;       /* as soon as the server's message is over */
-	bool hurries;      /* within its message, which goes on and on */
+	bool hurries;      /* within its message, which goes on for ever */
 	bool is_sent;      /* and not a byte has come since */
 	bool is_open;      /* its pong is not passed on */
 	uint64_t since_ms; /* it was sent, or due */
@@ -176,7 +176,7 @@ static inline uint64_t socket_now_ms(const struct websocket *socket)
 	return worker_now_ms(socket->worker);
 }
 
-/* One more piece of work for a side in this turn? `work` is its count. If not, it goes on in the
+/* One more piece of work for a side in this turn? `work` is its count. If not, it continues in the
  * next. */
 bool socket_may_work(struct websocket *socket, unsigned *work);
 

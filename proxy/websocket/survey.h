@@ -18,7 +18,7 @@ struct node;
 struct socket_survey {
 	struct socket_filter filter;
 	uint64_t id;    /* of the only one that is looked for, or 0 */
-	uint64_t after; /* 0, or where an earlier survey ended: it goes on behind that socket */
+	uint64_t after; /* 0, or where an earlier survey ended: it continues after that socket */
 	/* On the thread of the socket's worker, for each that fits, of one worker from the youngest
 	 * on. May end the socket. False: no further one. */
 	bool (*visit)(struct socket_survey *survey, struct websocket *socket);

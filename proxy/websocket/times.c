@@ -83,7 +83,7 @@ void socket_times_begin(struct websocket *socket)
 #define DRAIN_MOVE      1  /* but for those whose session that process waits for */
 #define DRAIN_HURRY     12 /* no message waits for its turn any longer */
 #define DRAIN_ANSWER    13 /* nor for an answer; then the client gets its close frame */
-#define DRAIN_CLOSE     14 /* the rest is for servers that hear of the end */
+#define DRAIN_CLOSE     14 /* the rest is for servers that learn of the end */
 
 static uint64_t drain_part_ms(const struct websocket *socket, unsigned part)
 {
@@ -140,7 +140,7 @@ static void note_taken(struct websocket *socket)
 }
 
 /* Neither a server nor a client that never answers holds up a process that ends: the client still
- * hears of it, and there is time left for servers that do. */
+ * learns of it, and there is time left for servers that do. */
 static uint64_t closing_ends_ms(const struct websocket *socket)
 {
 	const struct socket_closing *closing = &socket->closing;

@@ -20,7 +20,7 @@
  * aborted, or the bound is reached: then the socket closes with 1013 and its message is freed. */
 bool unfinished_add(struct websocket *socket, struct slice data);
 
-/* Counts the memory of a message that goes on or waits, with a gateway of all that wait or are on
+/* Counts the memory of a message that continues or waits, with a gateway of all that wait or are on
  * their way, or stops counting what has left. At the bound the socket closes as above, and what
  * waits is given up. */
 void unfinished_rest(struct websocket *socket);

@@ -36,7 +36,7 @@ void walk_begin(struct socket_walk *walk, struct worker *worker);
 /* The socket leaves its worker's list. */
 void walk_pass_over(struct websockets *all, const struct websocket *socket);
 
-/* A turn has ended: those that go on do so in the next. */
+/* A turn has ended: those that continue do so in the next. */
 void walk_end_turn(struct worker *worker);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "throttle/throttle.h"
 
-/* Calendar limits follow a wall clock that was set; all windows go on undisturbed. */
+/* Calendar limits follow a wall clock that was set; all windows continue undisturbed. */
 static __attribute__((noinline, cold)) void follow_wall(
 	struct node *node, uint64_t boot_ns, uint64_t wall_ns, int64_t step_ns)
 {

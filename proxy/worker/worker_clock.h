@@ -5,7 +5,7 @@
 #include "worker/worker.h"
 
 /* The clock of the throttles: the wall's time at the start and CLOCK_BOOTTIME since, so that it
- * goes on after a restart, through a suspend, and never steps. Read at each call: a limit is
+ * continues after a restart, through a suspend, and never steps. Read at each call: a limit is
  * promised over true times, and a turn may be long. */
 uint64_t worker_throttle_ns(struct worker *worker);
 

@@ -1,7 +1,7 @@
 /*
  * Peers of a WebSocket, for targets of whole connections: streams in memory, and an input that says
  * what each peer sends, takes and leaves out. A target has one stage for all its inputs: its limits
- * and sessions go on from input to input, as its time does.
+ * and sessions continue from input to input, as its time does.
  */
 #ifndef TESTS_FUZZ_PEERS_H
 #define TESTS_FUZZ_PEERS_H

@@ -116,7 +116,7 @@ static void switch_to(unsigned next)
 	swapcontext(&engine.threads[last].context, &engine.threads[next].context);
 }
 
-/* Who goes on when the current thread doesn't: 0, the real one, when there is none. */
+/* Who continues when the current thread doesn't: 0, the real one, when there is none. */
 static void go_on_with_another(void)
 {
 	unsigned ready[ENGINE_THREADS], n = ready_threads(ready, false);

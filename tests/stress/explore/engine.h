@@ -1,6 +1,6 @@
 /*
- * Simulated threads: coroutines of one real thread, of which another goes on at an atomic operation
- * when the schedule says so. A schedule is a random choice that its seed repeats exactly.
+ * Simulated threads: coroutines of one real thread, of which another continues at an atomic
+ * operation when the schedule says so. A schedule is a random choice that its seed repeats exactly.
  *
  *   explore_load, explore_swap, ... (atomics.h) --> engine_point: who goes on? --> memory.c: what
  *                                                                                  is read?
@@ -16,7 +16,7 @@
 #define ENGINE_CHANGES 4
 
 enum policy {
-	POLICY_WALK,    /* at each point another thread goes on with the same probability */
+	POLICY_WALK,    /* at each point another thread continues with the same probability */
 	POLICY_BOUNDED, /* at a few points of all */
 	POLICY_STOPPED, /* as BOUNDED, and one thread stops at one of its points until all else is
 			   done */
@@ -55,7 +55,7 @@ enum ended engine_run(void);
 unsigned engine_process(void);
 bool engine_is_killed(unsigned process);
 
-/* Another thread may go on here. */
+/* Another thread may continue here. */
 void engine_point(const char *file, int line);
 
 /* The calling thread sees all that was written until now, as by a message from who wrote it. */
@@ -75,7 +75,7 @@ uint64_t engine_random(uint64_t below);
 void engine_trace(int level);
 int engine_tracing(void);
 
-/* How often another thread was let go on although the running one could have. */
+/* How often another thread was allowed to continue although the running one could have. */
 unsigned engine_preemptions(void);
 
 /* ---- memory.c ---- */

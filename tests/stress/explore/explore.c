@@ -1,7 +1,7 @@
 /*
  * The schedule explorer: small scenarios (what threads and processes do with one table), each run
- * by many schedules (which of them goes on at each atomic operation), and an oracle that knows what
- * may and must be admitted.
+ * by many schedules (which of them continues at each atomic operation), and an oracle that knows
+ * what may and must be admitted.
  *
  *   profile --seed--> scenario --seeds--> schedules --> run --> oracle: right, or what was wrong
  *                                                                 |

@@ -208,7 +208,7 @@ static void write_as(unsigned thread, struct location *l, uint64_t value, int or
 		m->known = (uint16_t)memory.count;
 		memcpy(m->view, memory.views[thread], memory.count * sizeof(m->view[0]));
 	}
-	/* What reads and writes in one step goes on with the release that it has read. */
+	/* What reads and writes in one step continues with the release that it has read. */
 	if (goes_on) {
 		for (unsigned i = 0; i < last->known; i++)
 			m->view[i] =

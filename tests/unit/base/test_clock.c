@@ -80,7 +80,7 @@ static void steps_of_the_wall(void **state)
 	assert_true(clock_anchor_step(&anchor, boot + 5 * s, wall + 5 * s) == 0);
 	assert_true(clock_anchor_step(&anchor, boot + 5 * s, wall + 5 * s + 19 * ms) == 0);
 	assert_true(clock_anchor_step(&anchor, boot + 5 * s, wall + 5 * s - 19 * ms) == 0);
-	/* A suspend is no step: CLOCK_BOOTTIME goes on. */
+	/* A suspend is no step: CLOCK_BOOTTIME continues. */
 	assert_true(clock_anchor_step(&anchor, boot + 9000 * s, wall + 9000 * s) == 0);
 	assert_true(
 		clock_anchor_step(&anchor, boot + 9001 * s, wall + 5401 * s) == -3600 * (int64_t)s);

@@ -385,7 +385,7 @@ static void a_stuck_log_does_not_keep_the_process(void **state)
 	/* The pipe stays open: its writer is there to the end. */
 }
 
-/* The error log goes on, and says what the other one has dropped. */
+/* The error log continues, and says what the other one has dropped. */
 static void a_stuck_access_log_holds_up_no_error(void **state)
 {
 	struct files *files = *state;

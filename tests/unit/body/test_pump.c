@@ -360,7 +360,7 @@ static void thrown_away(void **state)
 	end(f);
 }
 
-/* Other connections get their turn: after so many reads it says so, and goes on when asked again.
+/* Other connections get their turn: after so many reads it says so, and continues when asked again.
  */
 static void turns(void **state)
 {

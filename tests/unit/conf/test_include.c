@@ -109,7 +109,7 @@ static void files_in_their_order(void **state)
 	conf_release(conf);
 }
 
-/* In [sluice], the section goes on after it; in an included file a path begins at its folder. */
+/* In [sluice], the section continues after it; in an included file a path begins at its folder. */
 static void inside_of_sluice(void **state)
 {
 	const struct conf *conf;

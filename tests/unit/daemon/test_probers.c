@@ -420,7 +420,7 @@ static void hostile_values(void **state)
 	strcat(value, line);
 	answer(LOCK_BUSY, 700, "other/1", value);
 	assert_false(world.servers[0].state->unhealthy);
-	await_probes(2); /* it has not heard of either */
+	await_probes(2); /* it has not learned of either */
 	end();
 }
 

@@ -162,7 +162,7 @@ static void a_failure_leaves_the_addresses(void **state)
 	end(&w);
 }
 
-/* What was prepared and dropped is not looked up any more; what both have goes on. */
+/* What was prepared and dropped is not looked up any more; what both have continues. */
 static void prepared_and_dropped(void **state)
 {
 	struct world w;

@@ -126,7 +126,7 @@ static void children_begin_with_them_blocked(void **state)
 	assert_int_equal(WEXITSTATUS(status), 7);
 }
 
-/* With handlers, a loop that reads what they wrote goes on for as long as the flood does. */
+/* With handlers, a loop that reads what they wrote continues for as long as the flood does. */
 static void a_flood_holds_nothing_up(void **state)
 {
 	struct world *w = *state;

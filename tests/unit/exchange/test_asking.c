@@ -461,7 +461,7 @@ static void sessions_end_under_a_question(void **state)
 	}
 	world_turn(&world);
 	world_check_waits(&world);
-	/* Drained: what is there goes on. Closed: what has had its turn goes on. */
+	/* Drained: what is there continues. Closed: what has had its turn continues. */
 	assert_int_equal(asking_state(asks[0]), EXCHANGE_ASKING);
 	assert_int_equal(asking_state(waits[0]), EXCHANGE_ASKING);
 	assert_int_equal(asking_state(asks[1]), EXCHANGE_ASKING);

@@ -58,7 +58,7 @@ static void which_requests_pass(void **state)
 	}
 }
 
-/* The bytes of the head, in memory of the exchange's: the connection's buffer goes on. */
+/* The bytes of the head, in memory of the exchange's: the connection's buffer continues. */
 static void its_head_is_its_own(void **state)
 {
 	struct stage *stage = stage_begin(&plain);

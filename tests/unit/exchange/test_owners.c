@@ -45,7 +45,7 @@ static void it_is_renewed_while_it_is_used_and_given_up_when_idle(void **state)
 	assert_int_equal(asked.fence, 7);
 	commands = 0;
 	answer(f, (struct owner_answer){.is_known = true});
-	assert_int_equal(commands, 0); /* nobody is to hear of it */
+	assert_int_equal(commands, 0); /* nobody is to learn of it */
 	pass(f, 1000);
 	assert_int_equal(owners_sweep(f->owners, f->worker), 0); /* and forgotten */
 }

@@ -294,7 +294,7 @@ static void on_told(struct owner_use *use)
 	told++;
 }
 
-/* It goes on in a session that was in use when the address changed: nobody would tell it, and the
+/* It continues in a session that was in use when the address changed: nobody would tell it, and the
  * session would stay at the old address as long as that takes. */
 static void one_that_begins_behind_the_change_is_told(void **state)
 {

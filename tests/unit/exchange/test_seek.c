@@ -1,4 +1,5 @@
-/* Requests of a session that one node of a fleet owns: where they go on, by what the store says. */
+/* Requests of a session that one node of a fleet owns: where they continue, by what the store says.
+ * */
 #include "exchange/seek.h"
 
 #include <errno.h>

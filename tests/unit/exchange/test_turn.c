@@ -28,7 +28,7 @@ static void without_a_place_it_waits(void **state)
 	stage_turn(stage);
 	assert_int_equal(second->state, EXCHANGE_FORWARDING);
 	assert_int_equal(second->turn.deadline.at_ms, DEADLINE_NEVER);
-	assert_true(stage->other.advanced > 0); /* its connection goes on */
+	assert_true(stage->other.advanced > 0); /* its connection continues */
 	stage_end(stage);
 }
 
@@ -79,7 +79,7 @@ static void one_that_is_sent_again_waits_from_now_on(void **state)
 	stage_ask(stage, GET);
 	struct exchange *x = stage_other_asks(stage, GET);
 	stage_at(stage, 5000);
-	exchange_await_turn(x); /* the same wait goes on */
+	exchange_await_turn(x); /* the same wait continues */
 	assert_int_equal(x->turn.wait_ends_ms, STAGE_START_MS + 30000);
 	x->attempt.sent = true;
 	exchange_await_turn(x);

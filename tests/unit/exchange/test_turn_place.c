@@ -61,7 +61,7 @@ static void behind_one_of_another_session_it_is_not_in_the_queue(void **state)
 	exchange_next(x);
 	assert_true(x->turn.in_queue);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
-	exchange_next(x); /* goes on already */
+	exchange_next(x); /* continues already */
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	stage_end(stage);
 }
@@ -217,7 +217,7 @@ static void what_the_queue_says_of_one_that_waits(void **state)
 			stage->relay.node.queue, rows[i].closes, worker_now_ns(stage->worker));
 		stage_turn(stage);
 		assert_string_equal(x->outcome, rows[i].outcome);
-		assert_true(stage->other.advanced > advanced); /* its connection goes on */
+		assert_true(stage->other.advanced > advanced); /* its connection continues */
 		assert_int_equal(x->answer.status, rows[i].status);
 		assert_int_equal(first->state == EXCHANGE_ENDED, i == 1);
 		stage_end(stage);

@@ -239,7 +239,7 @@ static void bad_bodies(void **state)
 	}
 }
 
-/* A parser goes on with the next message on its connection, whatever was before. */
+/* A parser continues with the next message on its connection, whatever was before. */
 static void one_after_the_other(void **state)
 {
 	static struct outcome outcome;

@@ -310,7 +310,7 @@ static void which_is_the_last_in_a_drain(void **state)
 	assert_false(downstream_is_last(c.downstream, x));
 	stage_at(c.stage, 1000);
 	assert_false(downstream_is_last(c.downstream, x));
-	stage_at(c.stage, 1001); /* it does not go on for ever */
+	stage_at(c.stage, 1001); /* it does not continue for ever */
 	assert_true(downstream_is_last(c.downstream, x));
 	connected_send(&c, GET);
 	assert_false(downstream_is_last(c.downstream, x));

@@ -96,7 +96,7 @@ static void when_one_more_interim_response_may_go(void **state)
 	assert_false(c.downstream->stalled);
 	flow_append(&client->out, &c.stage->worker->blocks, SLICE("x"));
 	assert_false(calls->takes_interim(client));
-	assert_true(c.downstream->stalled); /* and it goes on when they are written */
+	assert_true(c.downstream->stalled); /* and it continues when they are written */
 	flow_clear(&client->out, &c.stage->worker->blocks);
 	assert_false(calls->takes_interim(client)); /* not before it was looked at again */
 	c.downstream->stalled = false;
@@ -140,7 +140,7 @@ static void bytes_of_a_tunnel_pass_both_ways(void **state)
 	assert_int_equal(c.downstream->input, INPUT_UPGRADE);
 	stage_server_got(c.stage, 0);
 	connected_answer(&c, 0, SWITCH "down");
-	assert_false(connected_is_open(&c)); /* it goes on as a passage */
+	assert_false(connected_is_open(&c)); /* it continues as a passage */
 	assert_non_null(c.stage->worker->passages);
 	assert_int_equal(c.stage->relay.node.clients, 1);
 	assert_int_equal(c.stage->listener.connections, 1);

@@ -116,7 +116,7 @@ static void a_day_of_grace_at_any_rate_does_not_overflow(void **state)
 }
 
 /* In any stretch of waiting of length T, per_second * (T - grace) bytes at least, and one whose
- * stretches all have these is let go on: held to a plain count over all stretches. */
+ * stretches all have these is allowed to continue: held to a plain count over all stretches. */
 static void any_stretch_holds_the_promise(void **state)
 {
 	enum { LOOKS = 60 };

@@ -159,7 +159,7 @@ static struct transport_carried memory_export(struct stream *stream)
 	return (struct transport_carried){-1, peer_of(stream)};
 }
 
-/* As with one whose keys and counters are in memory: nobody else can go on with it. */
+/* As with one whose keys and counters are in memory: nobody else can continue with it. */
 static bool memory_copy(const struct stream *stream, struct transport_carried *copy)
 {
 	(void)stream;

@@ -378,7 +378,7 @@ static void leaving_with_the_dispatch_under_way(void **state)
 	(void)state;
 	enter(fixture, "rrr", "gww");
 	done(fixture, 0);
-	/* 1 was dispatched but its owner has not heard of it: it leaves, and 2 goes at once */
+	/* 1 was dispatched but its owner has not learned of it: it leaves, and 2 goes at once */
 	assert_int_equal(
 		queue_leave(world->queue, &fixture->job[1].ticket, world->now_ns), QUEUE_UNDER_WAY);
 	world_expect(world, &fixture->job[1], QUEUE_GONE);

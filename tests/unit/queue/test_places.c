@@ -109,7 +109,7 @@ static void a_place_given_back_while_waiting(void **state)
 	world_close(&world);
 }
 
-/* With the upstream free it goes on at once; one that is to be cut stays where it is. */
+/* With the upstream free it continues at once; one that is to be cut stays where it is. */
 static void a_place_wanted_again(void **state)
 {
 	struct world world;

@@ -86,7 +86,7 @@ static void aborting_cuts_what_is_in_flight(void **state)
 	}
 	queue_detach(world.queue, &job[3].ticket, world.now_ns);
 	queue_close_session(world.queue, key_of(1), SESSION_ABORTED, world.now_ns);
-	/* completed before it heard of the cut: stays until the message is there */
+	/* completed before it learned of the cut: stays until the message is there */
 	assert_int_equal(queue_done(world.queue, &job[1].ticket, world.now_ns), QUEUE_UNDER_WAY);
 	for (unsigned i = 0; i < 5; i++) {
 		struct job *next = world_next(&world);

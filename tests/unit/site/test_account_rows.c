@@ -43,7 +43,7 @@ static void each_name_has_a_row(void **state)
 	stats_free(stats);
 }
 
-/* What was counted before a reload goes on. */
+/* What was counted before a reload continues. */
 static void names_keep_their_rows(void **state)
 {
 	struct stats *stats = stats_new(1);

@@ -265,7 +265,7 @@ static void test_refunds_in_any_order(void **state)
 	}
 }
 
-/* However many: refunds go on working, also in rings whose time runs ahead by them. */
+/* However many: refunds continue working, also in rings whose time runs ahead by them. */
 static void test_refunds_go_on(void **state)
 {
 	static const uint64_t quotas[] = {1, 20, 32, 4095};

@@ -168,7 +168,7 @@ static void test_full_later(void **state)
 	assert_non_null(t);
 	fill_disk();
 	use_all(t);
-	/* There is no room for another table: nothing changes, and all goes on. */
+	/* There is no room for another table: nothing changes, and all continues. */
 	assert_int_equal(
 		throttle_table_apply(t, &larger, 1, 10 * CALLERS, START + SECOND, &report), -1);
 	assert_int_equal(errno, ENOSPC);

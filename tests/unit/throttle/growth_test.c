@@ -1,7 +1,7 @@
 /*
- * Tables that grow: each caller has a throttle of its own whenever it comes, what was counted goes
- * on over growth, reload and reopening, memory follows the callers, and a growth that finds no room
- * changes nothing.
+ * Tables that grow: each caller has a throttle of its own whenever it comes, what was counted
+ * continues over growth, reload and reopening, memory follows the callers, and a growth that finds
+ * no room changes nothing.
  */
 #include "fixture.h"
 
@@ -136,7 +136,7 @@ static void test_reload_and_reopen(void **state)
 	rmdir(folder);
 }
 
-/* No memory: all goes on as it was, and when there is some it grows. */
+/* No memory: all continues as it was, and when there is some it grows. */
 static void test_no_room(void **state)
 {
 	struct throttle_limit limit = ring("x", 2, HOUR);

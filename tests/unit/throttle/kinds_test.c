@@ -54,8 +54,8 @@ static void test_gcra_paces(void **state)
 	throttle_table_close(t);
 }
 
-/* The wall clock is set while the table's time goes on: periods follow the wall, also over a change
- * of limits, and windows do not notice. */
+/* The wall clock is set while the table's time continues: periods follow the wall, also over a
+ * change of limits, and windows do not notice. */
 static void test_calendar_follows_the_wall(void **state)
 {
 	struct throttle_limit limits[] = {ring("day", 2, 0), ring("r", 2, DAY)};

@@ -70,7 +70,7 @@ static struct throttle_limit precise(uint64_t quota, uint64_t window_ns, uint32_
 
 /* ---- changes that once broke the bound ------------------------------------------------------- */
 
-/* A limit that is cut to a part admits no more than that in any window, and goes on when what is
+/* A limit that is cut to a part admits no more than that in any window, and continues when what is
  * left of the past has gone. */
 static void test_cut(void **state)
 {
@@ -413,8 +413,8 @@ static void test_names(void **state)
 	throttle_table_close(t);
 }
 
-/* A limit with another name goes on with what was counted, over a change and over an opening; also
- * its receipts. Once it has counters of its own, its past name is no matter. */
+/* A limit with another name continues with what was counted, over a change and over an opening;
+ * also its receipts. Once it has counters of its own, its past name is no matter. */
 static void test_renamed(void **state)
 {
 	char folder[] = "throttle-renamed-XXXXXX";

@@ -1,7 +1,7 @@
 /*
  * A process that dies in the middle of a change: the limits are in force, callers move to the new
  * table one bucket at a time, whose buckets fill and are split meanwhile. The next process that
- * opens the folder goes on with it, and forgets nothing.
+ * opens the folder continues with it, and forgets nothing.
  */
 #include "fixture.h"
 #include "folder.h"
@@ -169,7 +169,7 @@ static void damage_next(void)
 	assert_int_equal(fclose(file), 0);
 }
 
-/* The newer table is of no use any more: the older one, which was being moved from, goes on with
+/* The newer table is of no use any more: the older one, which was being moved from, continues with
  * what it has, also in the buckets that are split later. */
 static void test_newer_is_damaged(void **state)
 {

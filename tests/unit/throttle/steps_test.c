@@ -1,6 +1,6 @@
 /*
  * A thread that is stopped, or a process that is killed, between two steps of a change: what it
- * leaves is put there by hand, others go on, and then the thread does.
+ * leaves is put there by hand, others continue, and then the thread does.
  */
 #include "fixture.h"
 

@@ -35,7 +35,7 @@ static void test_restart(void **state)
 	assert_int_equal(used(t, 0, 7, START + 4 * SECOND), 4);
 	assert_int_equal(used(t, 1, 7, START + 4 * SECOND), 12);
 	throttle_table_close(t);
-	/* The clock was set back an hour meanwhile: time goes on from where it was. */
+	/* The clock was set back an hour meanwhile: time continues from where it was. */
 	{
 		struct throttle_table_options options = {
 			.folder = folder, .callers = 1, .now_ns = START - 3600 * SECOND};

@@ -229,7 +229,7 @@ static void one_that_is_not_committed(void **state)
 	description.pace_amount = 7;
 	struct upstream *next = upstream_new(stage->relay.states, &description);
 	assert_non_null(next);
-	assert_ptr_equal(next->state, first->state); /* what is known of it goes on */
+	assert_ptr_equal(next->state, first->state); /* what is known of it continues */
 	assert_ptr_equal(next->servers[0].state, first->servers[0].state);
 	assert_non_null(next->pace_change);
 	assert_int_equal(first->servers[0].state->max_connections, 5);

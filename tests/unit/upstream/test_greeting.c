@@ -1,6 +1,6 @@
 /*
- * The asker's side of a hop's greeting, by bytes: it goes on only with one that has the secret. At
- * random, too: SEED=7 ANSWERS=1 tests/unit/upstream/test_greeting
+ * The asker's side of a hop's greeting, by bytes: it continues only with one that has the secret.
+ * At random, too: SEED=7 ANSWERS=1 tests/unit/upstream/test_greeting
  */
 #include "upstream/greeting.h"
 

@@ -11,7 +11,7 @@
 
 #define HOUR_NS (3600ull * CLOCK_NS_PER_S)
 
-/* How many are let go at once. */
+/* How many are released at once. */
 static unsigned admitted(struct pace *pace)
 {
 	unsigned count = 0;

@@ -246,7 +246,7 @@ static void one_that_is_free_already_is_not_waited_for(void **state)
 	linked_end(&l);
 }
 
-/* Only those who wait for the server that has one hear of it. */
+/* Only those who wait for the server that has one learn of it. */
 static void each_waits_for_its_servers(void **state)
 {
 	struct waiting first = {0}, second = {0}, third = {0};

@@ -125,7 +125,7 @@ static inline void begin(void)
 
 static inline void end(void)
 {
-	o.stage->worker->stopping = true; /* no server is told of anything any more */
+	o.stage->worker->stopping = true; /* no server is informed of anything any more */
 	while (o.stage->worker->downstreams)
 		downstream_close(o.stage->worker->downstreams, "the end");
 	while (o.stage->worker->passages)

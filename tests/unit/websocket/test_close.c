@@ -421,8 +421,8 @@ static void a_session_that_ends_finishes_its_sockets(void **state)
 	assert_over("end", "end");
 }
 
-/* Its client's next message may be refused before the socket has heard of it. What was accepted is
- * still answered. */
+/* Its client's next message may be refused before the socket has learned of it. What was accepted
+ * is still answered. */
 static void a_message_is_faster_than_the_end_of_its_session(void **state)
 {
 	static const struct stage_conf conf = {.route = OPENED_ROUTE "session = header:Host"};

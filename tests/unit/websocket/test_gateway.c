@@ -281,7 +281,7 @@ static void a_listener_is_shared(void **state)
 	assert_ptr_equal(shared->listener.conf, o.stage->listener.conf);
 	assert_ptr_equal(
 		all->first->client.listener, &o.stage->listener); /* the socket's is its own */
-	o.stage->worker->stopping = true; /* no server is told of anything any more */
+	o.stage->worker->stopping = true; /* no server is informed of anything any more */
 	passage_end(o.passage, "the end");
 	opened_turn(&o);
 	assert_int_equal(all->listeners->holders, 1);

@@ -206,7 +206,7 @@ static void closed_meanwhile(void **state)
 	end();
 }
 
-/* The server hears of it, and nothing of the message is left. */
+/* The server learns of it, and nothing of the message is left. */
 static void the_client_leaves(void **state)
 {
 	(void)state;

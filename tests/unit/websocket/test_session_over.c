@@ -55,7 +55,7 @@ static void lease_ends(void)
 	opened_turn(&o);
 }
 
-/* The store says so, and each of its uses hears of that. */
+/* The store says so, and each of its uses learns of that. */
 static void it_is_anothers(void)
 {
 	struct worker *worker = o.stage->worker;

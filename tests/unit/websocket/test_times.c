@@ -268,7 +268,7 @@ static void a_socket_without_messages(void **state)
 	opened_end(&o);
 }
 
-/* One that takes long, either way, is under way as long as it goes on. */
+/* One that takes long, either way, is under way as long as it continues. */
 static void a_message_under_way_is_no_silence(void **state)
 {
 	(void)state;

@@ -143,7 +143,7 @@ static void parts_live_in_order(void **state)
 	assert_int_equal(pthread_create(&worker->thread, NULL, worker_main, worker), 0);
 	assert_int_equal(pthread_join(worker->thread, NULL), 0);
 	worker_free(worker);
-	/* The commands of others before the drain, which is there when the parts hear of it. */
+	/* The commands of others before the drain, which is there when the parts learn of it. */
 	assert_string_equal(trace, "ma mb ba bb ta ca cb da cb w w ea eb fb fa ");
 	assert_int_equal(ordered, WORKER_PING | WORKER_ACCEPT | WORKER_DRAIN);
 }

@@ -150,7 +150,7 @@ static bool begin_tunnel(struct client *client, struct exchange *exchange)
 	return http1_switch(client, exchange);
 }
 
-/* Its wire goes on, as the other end of what goes on. */
+/* Its wire continues, as the other end of what continues. */
 static void leave(struct client *client, struct client_rest *rest)
 {
 	struct stage_client *c = self(client);
