@@ -18,7 +18,7 @@ enum charged {
 	CHARGED_NONE,  /* no throttle, and none was to be made */
 };
 
-/* A caller's throttle, and what it said. */
+/* A caller's throttle and its verdict. */
 struct judged {
 	struct limit_state *limit;
 	struct section *section;

@@ -3,10 +3,10 @@
  *
  *   head:  shared | sequence | lane 3 | lane 2 | lane 1 | lane 0        13 bits a lane
  *
- * A limit holds over the sum of the lanes; each process adds and takes away in its own. What was in
- * flight in a process that was killed is gone with its connections: the process that opens the
- * table next sets all lanes whose lock is free to zero (generation.c). The sequence number tells
- * one caller's throttle from the next one's in the same place.
+ * A limit holds over the sum of the lanes; each process adds and takes away in its own. Requests in
+ * flight in a killed process have ended with its connections: the process that opens the table next
+ * sets all lanes whose lock is free to zero (generation.c). The sequence number distinguishes one
+ * caller's throttle from the next one's in the same place.
  *
  * A caller who got a throttle while the bucket's overflow was in use may have some of that in
  * flight: `shared` says that the overflow counts as well (charge.c), until it is seen empty.

@@ -1,4 +1,4 @@
-/* What opening a table must know of the concurrency kind. See concurrency.c. */
+/* Functions of the concurrency kind that opening a table needs. See concurrency.c. */
 #ifndef THROTTLE_CONCURRENCY_H
 #define THROTTLE_CONCURRENCY_H
 
@@ -15,7 +15,7 @@
 void concurrency_share(
 	const struct shape *shape, struct plan *plan, uint64_t cost, uint64_t shared);
 
-/* Forgets what was in flight in processes that are gone: those of these lanes, bits. */
+/* Forgets requests in flight in processes that have ended: those of these lanes, bits. */
 void concurrency_clear_lanes(struct entry *e, unsigned lanes);
 
 #endif

@@ -117,7 +117,7 @@ struct shape {
 
 enum found { ENTRY_READY, ENTRY_GONE };
 
-/* What a charge would do: the head it was judged by, the head to put in its place. */
+/* The effect that a charge would have: the head it was judged by, the head to put in its place. */
 struct plan {
 	uint64_t head, next;
 	bool fits;
@@ -193,7 +193,7 @@ struct event {
 };
 #define EVENTS_MAX 4097
 
-/* What an entry remembers, oldest first. */
+/* The charges that an entry remembers, oldest first. */
 struct history {
 	uint64_t newest; /* no charge is to be recorded before this */
 	unsigned count;
@@ -206,7 +206,7 @@ struct image {
 	uint32_t slot[EVENTS_MAX + 2];
 };
 
-/* When a charge was made: what its plan said. */
+/* When a charge was made: the result of its plan. */
 struct when {
 	uint64_t at, given;
 };

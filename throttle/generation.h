@@ -29,7 +29,7 @@
 
 #define GENERATION_NEAR_IDS 64
 
-/* What is before the limits in the memory. */
+/* The memory before the limits. */
 struct header;
 
 /* By which way of quick.c verdicts are given, as a rule. */
@@ -49,7 +49,7 @@ struct limit_state {
 	struct section section, bans;
 	bool has_bans;
 	enum quick quick;
-	uint64_t told_quota; /* what verdicts say that the quota is */
+	uint64_t told_quota; /* the quota as verdicts report it */
 	uint32_t number;     /* the generation's */
 	struct zone *zone;
 	_Atomic(uint64_t) period_cache; /* the first level's is that of all */
@@ -96,7 +96,7 @@ struct generation *generation_create(
 	const struct generation_source *source, const struct throttle_limit *limits, size_t count);
 
 /* The one in a file, with the limits that it was made for. NULL with errno: ENOENT, EBADMSG (with
- * `why`: it can't be used), or what opening it said. */
+ * `why`: it can't be used), or the error of opening it. */
 struct generation *generation_open(
 	const char *folder, const char *name, uint64_t now_ns, char *why, size_t why_bytes);
 

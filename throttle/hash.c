@@ -1,11 +1,11 @@
 /*
  * The keyed hash of callers: SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: "SipHash: a
- * fast short-input PRF", 2012, and its later 128-bit variant). Keyed, so that nobody outside can
- * choose callers that meet in one bucket of the table.
+ * fast short-input PRF", 2012, and its later 128-bit variant). Keyed, so that a client can't choose
+ * callers that share one bucket of the table.
  *
- * A key of parts is the hash of: domain (8 bytes), then for each part its bytes and its length
- * (8 bytes). Lengths come last so that a part can be of any size, and make the joining unambiguous:
- * read backwards from the end, each length says where its part began.
+ * A key of parts is the hash of: domain (8 bytes), then for each part its bytes and its length (8
+ * bytes). Lengths come last so that a part can be of any size, and make the joining unambiguous:
+ * read backwards from the end, each length gives the beginning of its part.
  */
 #include "throttle/throttle.h"
 

@@ -4,7 +4,7 @@
  *   quota <= slots            ring, one slot an admission
  *   quota >  slots            window, one slot a quantum of time
  *
- * A caller who asks all the time gets L in W of a ring, and of a window of n slots L in W and a
+ * A caller that asks all the time gets L in W from a ring, and of a window of n slots L in W and a
  * quantum, which is W / (n - 1). Of N slots (n = N + 1) the first window's limit, N + 1, gives N in
  * W, as the last ring's does; so where n isn't more than N by default, the first window has one
  * slot more. So a larger limit never admits less. (Where its ticks are much coarser it can: exact

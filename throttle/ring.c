@@ -12,7 +12,7 @@
  * the head moves the position on, notes the new count and the time, and is the admission. The slots
  * of that charge are written afterwards from the time in the head (`finish_claim`), by its thread
  * or by the next one that comes: nobody charges before that is done, so at most one charge's slots
- * are ever unwritten, and a thread that sleeps between the two steps stops nobody.
+ * are ever unwritten, and a thread that sleeps between the two steps blocks no other.
  *
  * Why a late writer does no harm: a slot's value only ever grows (admissions are recorded in the
  * order of their times), and each write is a swap from the value that was there while the head

@@ -1,6 +1,6 @@
 /*
- * The head of a ring, and its slots: what ring.c, ring_short.c and ring_move.c share. What they
- * mean is explained in ring.c.
+ * The head of a ring, and its slots: what ring.c, ring_short.c and ring_move.c share. ring.c
+ * explains them.
  *
  *   head   60 59    58 ..                                            .. 0
  *          type     hole or claimed | fill | position | tick

@@ -1,5 +1,5 @@
-/* Rings that change their place: what one remembers, what another makes of it, and what a file
- * says. See section_move.c for when, ring.c for what slots and head mean. */
+/* Rings that change their place: the charges that one remembers, their conversion for another, and
+ * their check in a file. See section_move.c for when, ring.c for what slots and head mean. */
 #include "throttle/ring.h"
 
 #include <string.h>

@@ -34,8 +34,8 @@ SHORT_INLINE uint32_t ring_short_slot(const struct entry *e, uint32_t i)
 	return atomic_load_explicit(&e->slot[i], memory_order_acquire);
 }
 
-/* What one look at a ring has seen of it. As little as a charge needs until it is made: what its
- * outcome says is read again, and counted, when that is done. */
+/* The result of one look at a ring. As little as a charge needs until it is made: what its outcome
+ * says is read again, and counted, when that is done. */
 struct short_view {
 	uint64_t now, tick; /* that it is in, */
 	uint64_t ahead;     /* and how much later it is to be recorded: ticks */
@@ -132,9 +132,9 @@ SHORT_INLINE uint64_t ring_short_reset(
 }
 
 /*
- * Writes the slot of the charge that the head `made` stands for. While the head before it stood,
- * nobody wrote that slot: so if it isn't the `old` one that it was then, another thread has written
- * it for this one, and all is well.
+ * Writes the slot of the charge that produced the head `made`. While the head before it was in
+ * place, no thread wrote that slot: so if it isn't the `old` one that it was then, another thread
+ * has written it for this one, and all is well.
  */
 static inline void ring_short_write(struct entry *e, uint32_t slot, uint32_t old, uint64_t made)
 {

@@ -5,12 +5,12 @@
  *                               ^ each begins with its tag         ^ its tag is the bucket's word
  *
  * A caller is found by the tag that carries 52 bits of its key; with its bucket's number they are
- * the 60 bits that tell callers apart. Its key also says which of the bucket's ways it would like
- * best: there, as a rule, one look finds tag and throttle in the same cache line.
+ * the 60 bits that distinguish callers. Its key also selects the preferred way of the bucket:
+ * there, as a rule, one look finds tag and throttle in the same cache line.
  *
- * What is inserted is decided by one swap of the bucket's word, which names the caller and its
- * place; the tag and the head follow, by the thread that comes first. Since two threads can't both
- * have swapped the same word, a caller is never in two places.
+ * One swap of the bucket's word, which names the caller and its place, decides an insertion; the
+ * tag and the head follow, by the thread that comes first. Since two threads can't both have
+ * swapped the same word, a caller is never in two places.
  *
  *   insertion:   tombstone in an empty entry --> word --> tag --> the entry is born
  *                (nobody can charge it now)      ^ decides
@@ -25,8 +25,8 @@
  *   level 1      [0][1][2][3]...             and go on to the next only where a bucket was split
  *   level 2      ...                         `top` is the last whose memory can be used
  *
- * A full bucket b below the top is split: it is frozen for good, with a word that says so, and its
- * callers are copied to the buckets 2b and 2b + 1 of the next level. So memory is used where
+ * A full bucket b below the top is split: it is frozen for good, with a word that records this, and
+ * its callers are copied to the buckets 2b and 2b + 1 of the next level. So memory is used where
  * callers are, and callers share an overflow only at the last level. When many were split, all
  * others of the bottom level are, and that is given back (generation.c). A bucket above the bottom
  * is only looked at after the one below it was seen split: until then nothing of it was ever
@@ -44,7 +44,7 @@
 #define BUCKET_WAYS 15            /* the overflow entry comes behind them */
 #define PAIR_LEAP   3             /* has no divisor in common with the 8 pairs of them */
 #ifndef SECTION_LEAST_BUCKETS     /* the schedule explorer's keys have fewer bits */
-#define SECTION_LEAST_BUCKETS 256 /* below that a tag doesn't tell the rest of the key */
+#define SECTION_LEAST_BUCKETS 256 /* below that a tag doesn't determine the rest of the key */
 #endif
 /* So many callers a bucket, or above the bottom for so many buckets one, and the next level is made
  * ready: before a bucket is full, with luck. (At 4 one in a million is, by chance.) */
@@ -105,7 +105,7 @@ enum located section_locate(struct section *section, struct throttle_key key, ui
 void section_overflow(
 	struct section *section, struct throttle_key key, uint64_t now, struct place *place);
 
-/* What the overflow has in use that this caller would be judged by: what a newcomer begins with. */
+/* The overflow's use by which this caller would be judged: what a newcomer begins with. */
 uint64_t section_overflow_used(struct section *section, struct throttle_key key, uint64_t now);
 
 /* Gives back units in flight under the overflow of this bucket. */
@@ -121,17 +121,17 @@ enum overflow_ended section_end_overflow(
 void section_visit(struct section *section, uint64_t bucket,
 	void (*visit)(struct section *, uint64_t bucket, void *argument), void *argument);
 
-/* A bucket from a file: a word that can't be, or that says what moving it again finds out, is made
- * one of no insertion; an entry that can't be is nobody's. At opening only. */
+/* A bucket from a file: a word that can't be, or that moving it again restores, becomes one of no
+ * insertion; an entry that can't be becomes free. At opening only. */
 void section_repair(struct section *section, uint64_t bucket);
 
-/* What was frozen for a move that can't be continued is in use again. At opening only; `is_alone`:
- * no other process has it open. */
+/* Entries that were frozen for a move that can't be continued are in use again. At opening only;
+ * `is_alone`: no other process has it open. */
 void section_thaw(struct section *section, uint64_t bucket, bool is_alone);
 
 /* The bucket's word is the tag of its overflow entry, which needs none. */
 #define WORD_FROZEN (UINT64_C(1) << 63) /* moved from: no more insertions */
-#define WORD_MOVED  (UINT64_C(1) << 62) /* moved to, and nobody was inserted since */
+#define WORD_MOVED  (UINT64_C(1) << 62) /* moved to, and no caller was inserted since */
 /* Both: it was split. With this way where it names no insertion that says so, too. */
 #define WORD_SPLIT (WORD_FROZEN | WORD_MOVED | UINT64_C(15) << 52)
 
@@ -275,7 +275,7 @@ static inline bool place_holds(const struct place *place)
 	return place->is_overflow || entry_is_of(place->entry, place->fingerprint);
 }
 
-/* What is there was frozen, and is in the next level: to be located again. */
+/* Its entries were frozen, and are in the next level: to be located again. */
 static inline bool place_is_split(const struct place *place)
 {
 	/* acquire: the word was frozen before it */
@@ -309,8 +309,8 @@ struct sight {
 	uint64_t head;
 };
 
-/* Is it the caller's, in the place where that is looked for first? Else `tag` is whose it is, 0 if
- * nobody's ever. */
+/* Is it the caller's, in the place where that is looked for first? Else `tag` is its caller's; 0:
+ * it never had one. */
 static inline bool section_look_first(const struct aim *aim, uint64_t *head, uint64_t *tag)
 {
 	/* acquire: pairs with the swap that made it, and orders the tag after it */
@@ -321,7 +321,7 @@ static inline bool section_look_first(const struct aim *aim, uint64_t *head, uin
 }
 
 /* The same by the key itself, in fewer steps: not for the one caller in 2^52 whose fingerprint
- * would be 0. Where that meets a tag that is nobody's, the head is nobody's, too. */
+ * would be 0. If the tag has no caller, the head has none either. */
 static inline bool section_look_by_key(
 	const struct entry *e, struct throttle_key key, uint64_t *head)
 {
@@ -352,9 +352,9 @@ static inline struct sight section_look(const struct section *s, const struct ai
 	return tag == 0 ? (struct sight){0} : section_look_on(s, *aim);
 }
 
-/* What a look is likely to need beyond the beginning of the first place, before that is waited
- * for. These are inlined by force: gcc takes a function that only prefetches for one without
- * effect, and drops its call. */
+/* Prefetches what a look is likely to need beyond the beginning of the first place. These are
+ * inlined by force: gcc takes a function that only prefetches for one without effect, and drops its
+ * call. */
 static inline __attribute__((always_inline)) void section_prefetch_rest(
 	const struct section *s, const struct aim *aim)
 {

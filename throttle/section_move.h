@@ -9,8 +9,8 @@ struct throttle_key section_key_of(const struct section *section, uint64_t bucke
 uint64_t section_tag(uint64_t fingerprint, unsigned way, unsigned sequence);
 /* One caller more has a place. */
 void section_count_entry(const struct section *section);
-/* No more insertions, charges or refunds in it: all of it stays as it is. What is decided first
- * stays, to split it or to move it to a newer section: the word that says which. */
+/* No more insertions, charges or refunds in it: all of it stays as it is. The first decision stays,
+ * to split it or to move it to a newer section: the word has it. */
 uint64_t section_freeze_bucket(struct section *section, uint64_t number, bool is_split);
 
 /* Has all that there was for this bucket been moved? Not where there was nothing. */

@@ -1,10 +1,10 @@
 /*
- * What comes after a verdict: refunds, true costs, debts, the end of what was in flight.
+ * After a verdict: refunds, true costs, debts, the end of what was in flight.
  *
  * A receipt names its caller by key, not by place: the throttle is looked up again, in the
  * generation of now. Where it has been evicted there is nothing left that a refund could give back;
  * where limits were changed so that it counts otherwise than it did then, what was charged before
- * stays charged: nobody could say any more which part of what is counted that is.
+ * stays charged: that part of the count can't be determined any more.
  */
 #include "throttle/charge.h"
 

@@ -10,15 +10,15 @@
  *
  * The promise. For each ring limit of L per W and each caller, no trailing window of length W holds
  * more than L admitted, whatever the interleaving of threads, over crashes and restarts; and over
- * changes of limits of what throttle_table_apply says that it remembers. When fewer than L were
- * admitted in the trailing window a charge is admitted: with exact slots at the latest three ticks
+ * changes of limits for all that throttle_table_apply remembers. When fewer than L were admitted in
+ * the trailing window a charge is admitted: with exact slots at the latest three ticks
  * later (of 2 us, or a 2^18th of W and 2 s), with quantised ones at the latest W/slots later.
  *
  * No thread waits for another: one that is stopped anywhere in a call holds up nobody else, and
- * every change is one compare-and-swap on one word of one caller. (Who is too late for one tries
- * again about a microsecond later, whatever the others do.) A process killed at any instant leaves
- * a valid table; at worst a charge of several limits that it was in the middle of stays charged, as
- * it may when limits change in the middle of it.
+ * every change is one compare-and-swap on one word of one caller. (A thread whose swap comes too
+ * late tries again about a microsecond later, whatever the others do.) A process killed at any
+ * instant leaves a valid table; at worst a charge of several limits that it was in the middle of
+ * stays charged, as it may when limits change in the middle of it.
  *
  * Time is passed in: nanoseconds since 1970. Callers should derive it from the wall clock at start
  * plus a clock that never steps (CLOCK_BOOTTIME) since, so that it continues over a restart. The
@@ -86,7 +86,7 @@ struct throttle_limit {
 	uint64_t window_ns; /* W of ring and gcra: 1 ms to 400 days */
 	uint64_t guard_ns;  /* ring: added to W when judging, see "The exact rule" */
 	uint32_t slots; /* ring: 0 = as many as fit in 128 bytes a caller, N = N, or THROTTLE_EXACT.
-			   A quota up to the slots is exact whatever this says. */
+			   A quota up to the slots is exact in any case. */
 	uint64_t burst; /* gcra: how much at once; 0 = 1 */
 	enum throttle_period period;    /* calendar */
 	char zone[THROTTLE_ZONE_BYTES]; /* calendar: IANA name; "" = UTC */
@@ -106,7 +106,7 @@ size_t throttle_limit_bytes(const struct throttle_limit *limit);
 
 /* ---- who is charged -------------------------------------------------------------------------- */
 
-/* 128 bits, as throttle_hash makes them. The table tells callers apart by the 60 upper bits of
+/* 128 bits, as throttle_hash makes them. The table distinguishes callers by the 60 upper bits of
  * `lo`, of which all values are valid. */
 struct throttle_key {
 	uint64_t hi, lo;
@@ -121,8 +121,8 @@ struct throttle_seed {
 /* One string. Not the same as a key of one part. */
 struct throttle_key throttle_hash(const struct throttle_seed *seed, const void *data, size_t bytes);
 
-/* Keys of several parts, without joining them: ("ab", "c") and ("a", "bc") differ. `domain` (a
- * limit's or key expression's number, say) keeps apart what must not meet. */
+/* Keys of several parts, without joining them: ("ab", "c") and ("a", "bc") differ. `domain` (for
+ * example a limit's or key expression's number) separates keys that must not be equal. */
 struct throttle_hasher {
 	uint64_t v[4], tail;
 	uint64_t length;
@@ -159,7 +159,7 @@ struct throttle_table_options {
 	const struct throttle_seed *seed; /* for tests; NULL: random */
 };
 
-/* What opening found and did, for the log. */
+/* The result of opening, for the log. */
 enum throttle_found {
 	THROTTLE_FOUND_NONE,      /* a new table */
 	THROTTLE_FOUND_TABLE,     /* counters continue where they stood */
@@ -174,10 +174,10 @@ struct throttle_report {
 
 /*
  * Opens, or makes, the table for these limits. Two processes may have one folder's table open at a
- * time (an upgrade) as long as their limits are the same.
- * NULL with errno: EINVAL (a limit is wrong or named twice, report says which), ENOMEM, or with a
- * folder that can't be used and !memory_if_unwritable its reason (EACCES, ENOSPC, ...); with
- * `joins` EBUSY or what opening said. `report` may be NULL.
+ * time (an upgrade) as long as their limits are the same. NULL with errno: EINVAL (a limit is wrong
+ * or named twice, report says which), ENOMEM, or with a folder that can't be used and
+ * !memory_if_unwritable its reason (EACCES, ENOSPC, ...); with `joins` EBUSY or the error of
+ * opening. `report` may be NULL.
  */
 struct throttle_table *throttle_table_open(const struct throttle_table_options *options,
 	const struct throttle_limit *limits, size_t count, struct throttle_report *report);
@@ -199,13 +199,13 @@ void throttle_table_close(struct throttle_table *table);
 
 /*
  * Changes limits (and capacity; 0: as before, and never less) while other threads continue taking.
- * Limits are matched by name (or by the one that `was` says, which then also receipts of it are
- * good for); what was admitted under the old one still counts under the new:
+ * Limits are matched by name (or by the one that `was` says, for which receipts of it are then
+ * valid, too); what was admitted under the old one still counts under the new:
  *  - Of a ring, its newest admissions: as many as the new limit (four times that of a divided one),
  *    as far back as the old one's window. A limit that is lowered to L and raised again within its
  *    window has kept only L. Each counts as of the latest time that it can have had: that of the
  *    end of its quantum, or of the change.
- *  - Between kinds, what the old one says is in use, at most the new limit, as of the change.
+ *  - Between kinds, the use that the old one counts, at most the new limit, as of the change.
  *  - A calendar's count stays as long as period and zone do; what is in flight stays in flight, but
  *    for what another process has.
  * What was charged before is given back as long as the limit counts as it did then (unchanged, but
@@ -221,8 +221,8 @@ int throttle_table_apply(struct throttle_table *table, const struct throttle_lim
  * The same in two steps. throttle_table_prepare does all that can fail and changes nothing; it
  * returns what throttle_table_commit puts in force or throttle_table_discard drops (one of them,
  * before the next prepare, and before the table is closed), or NULL as apply fails.
- * throttle_table_commit puts the limits in force whatever happens; -1 with errno says that the
- * table's file could not be renamed, so that a restart continues moving from the old one.
+ * throttle_table_commit puts the limits in force whatever happens; -1 with errno: the table's file
+ * could not be renamed, so a restart continues moving from the old one.
  */
 struct throttle_change;
 struct throttle_change *throttle_table_prepare(struct throttle_table *table,
@@ -234,8 +234,8 @@ void throttle_table_discard(struct throttle_change *change); /* NULL is ignored 
 
 /*
  * Growth. A table that was opened with `grows` begins with room for a few hundred callers and gets
- * more as they come, up to its capacity: throttle_table_wants_growth (any thread; two loads) says
- * that it is time for throttle_table_grow, and collect after it. (Without `grows` all of the
+ * more as they come, up to its capacity: throttle_table_wants_growth (any thread; two loads)
+ * reports that throttle_table_grow is due, and collect after it. (Without `grows` all of the
  * capacity is there from the beginning: nothing is to be called, and each caller costs a page until
  * there are many.)
  *
@@ -250,7 +250,8 @@ bool throttle_table_wants_growth(const struct throttle_table *table);
 int throttle_table_grow(struct throttle_table *table);
 
 /* Frees what apply and growth have left behind. To be called when every thread that was in a call
- * during the last of them has left it (a loop turn later, say), and all others know of it. */
+ * during the last of them has left it (a loop turn later, for example), and all others know of
+ * it. */
 void throttle_table_collect(struct throttle_table *table);
 
 /* The number of a limit, or -1. These two belong to the thread that changes limits. */
@@ -303,7 +304,7 @@ struct throttle_verdict {
 	struct throttle_outcome outcome[THROTTLE_MAX_CHARGES];
 };
 
-/* What was taken, of one admitted take: plain memory of the caller's, all zero is "nothing". It
+/* The charges of one admitted take: plain memory of the caller's, all zero is "nothing". It
  * outlives changes of limits, and is good for as long as the handle is open. */
 struct throttle_held {
 	uint32_t limit;
@@ -365,7 +366,7 @@ void throttle_refund_all(
 
 /* ---- looking and counting -------------------------------------------------------------------- */
 
-/* What a caller of a limit has used up, nothing taken. false: it has used nothing (no throttle), or
+/* Returns a caller's use of a limit; takes nothing. false: it has used nothing (no throttle), or
  * there's no such limit. */
 bool throttle_explain(struct throttle_table *table, uint32_t limit, struct throttle_key caller,
 	uint64_t now_ns, struct throttle_outcome *outcome);

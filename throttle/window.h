@@ -1,7 +1,7 @@
 /*
  * The head of a divided ring (window.c), and the common verdict on one: a charge that fits, in the
- * quantum that the last one was in. Then nothing has to be closed, and all that is in use is what
- * the head says.
+ * quantum that the last one was in. Then nothing has to be closed, and all that is in use is in the
+ * head.
  *
  *   head   flags 3 | closing | used | quantum          slot   tag 8 | count 24
  */

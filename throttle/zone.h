@@ -27,7 +27,7 @@ int32_t zone_offset(const struct zone *zone, int64_t time);
 /*
  * The period that `time` is in: [*begin, *end). A day begins at the first instant whose local date
  * is that day, also where midnight is skipped or comes twice. A week begins on Monday. Hours that
- * the clock goes through twice are two hours.
+ * the clock passes twice are two hours.
  */
 void zone_period(const struct zone *zone, enum throttle_period period, int64_t time, int64_t *begin,
 	int64_t *end);
