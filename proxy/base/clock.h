@@ -37,8 +37,8 @@ uint64_t clock_boot_ns(void);
 
 /*
  * A clock that begins with the wall's time and then never steps: what limits count by. When the
- * wall clock is set meanwhile, clock_anchor_step notices, so that whatever follows the wall can be
- * told. Times are passed in.
+ * wall clock is set meanwhile, clock_anchor_step notices, so that its users can be informed. Times
+ * are passed in.
  */
 struct clock_anchor {
 	uint64_t offset_ns;        /* added to clock_boot_ns */

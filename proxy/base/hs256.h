@@ -1,6 +1,6 @@
 /*
- * JSON Web Tokens signed with HMAC-SHA-256, HS256 (RFC 7515, RFC 7518 section 3.2). What the claims
- * say is the caller's affair: this unit knows no JSON.
+ * JSON Web Tokens signed with HMAC-SHA-256, HS256 (RFC 7515, RFC 7518 section 3.2). The caller
+ * interprets the claims: this unit knows no JSON.
  *
  *   BASE64URL(header) . BASE64URL(claims) . BASE64URL(signature)
  */

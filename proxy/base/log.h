@@ -8,8 +8,8 @@
  *                 and the same rings again --> thread --> stdout | file | syslog   (access log)
  *
  * Each thread writes whole lines into its own single-producer rings; a writer (base/log_writer.h)
- * drains those of its log. A full ring drops the line and counts it; nobody waits. A thread with no
- * ring (before log_thread_attach, or in a unit test) writes to stderr at once.
+ * drains those of its log. A full ring drops the line and counts it; no thread waits. A thread with
+ * no ring (before log_thread_attach, or in a unit test) writes to stderr at once.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -22,7 +22,7 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-/* Where a log goes. `file:` targets are reopened by log_reopen (SIGUSR1). */
+/* The destination of a log. `file:` targets are reopened by log_reopen (SIGUSR1). */
 enum log_sink { LOG_SINK_OFF, LOG_SINK_STDERR, LOG_SINK_STDOUT, LOG_SINK_FILE, LOG_SINK_SYSLOG };
 
 struct log_target {
@@ -57,13 +57,13 @@ void log_discard(struct log_change *change); /* NULL is ignored */
 int log_configure(struct log *log, enum log_level level, struct log_target error_log,
 	struct log_target access_log);
 
-/* Gives the files to a user, who may then open them again. Before log_reopen and log_prepare can
- * happen; failures are reported and change nothing. */
+/* Gives the files to a user, so that this user can open them again. Before log_reopen and
+ * log_prepare can happen; failures are reported and change nothing. */
 void log_give_to(struct log *log, uid_t user, gid_t group);
 
 /*
  * Closes and opens the files again by name; done by its thread soon after. From any thread, and
- * from a signal handler. A file that can't be opened is kept as it was, with a line that says so.
+ * from a signal handler. A file that can't be opened is kept unchanged, and a line reports it.
  */
 void log_reopen(struct log *log);
 

@@ -1,6 +1,7 @@
 /*
- * Where one log goes: a file descriptor with a buffer before it, or syslog. Used by the thread
- * that writes the log alone, save for log_output_open, which the thread that configures calls.
+ * The destination of one log: a file descriptor with a buffer before it, or syslog. Used by the
+ * thread that writes the log alone, save for log_output_open, which the thread that configures
+ * calls.
  */
 #ifndef BASE_LOG_OUTPUT_H
 #define BASE_LOG_OUTPUT_H
@@ -43,7 +44,7 @@ int log_output_open(struct log_output *output, struct log_target target);
 /* Do the two write to the same file? */
 bool log_output_is_same(const struct log_output *one, const struct log_output *other);
 
-/* What an errno of opening a log says to people. */
+/* The explanation of an errno value of opening a log. */
 const char *log_output_error(int error);
 
 /* Writes out what is buffered, then closes. */

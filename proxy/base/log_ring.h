@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* What goes before each line in the ring. */
+/* The header of each line in the ring. */
 struct log_record {
 	uint32_t len;        /* of the line, with its newline */
 	uint16_t epoch;      /* how often the log had been configured then, in its lower bits */

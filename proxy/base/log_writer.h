@@ -37,9 +37,9 @@ struct log_writer {
 	pthread_mutex_t pending_lock;
 	struct log_switch *pending;
 	/* Called by its thread: when it begins, in each round (the last is so marked), and when a
-	 * file can't be opened again. What they log to this writer itself is written, too.
-	 * `reports` returns for how many milliseconds the thread may sleep at most, -1 for as long
-	 * as nothing wakes it. */
+	 * file can't be opened again. Their own lines to this writer are written, too. `reports`
+	 * returns for how many milliseconds the thread may sleep at most, -1 for as long as nothing
+	 * wakes it. */
 	void (*begins)(void *ctx);
 	int (*reports)(void *ctx, bool last);
 	void (*keeps_old)(void *ctx, const char *path, int error);
@@ -62,8 +62,8 @@ bool log_writer_put(
 /* Lets its thread do a round soon, a whole one that has not begun yet. */
 void log_writer_wake(struct log_writer *writer);
 
-/* Lines from `change->epoch` on go to its output. Takes `change`, which calloc(3) has made. Where
- * it can't write, the last of some that wait stands for those before it. */
+/* Lines from `change->epoch` on go to its output. Takes `change`, which calloc(3) has made. If it
+ * can't write, it keeps only the last of the waiting ones. */
 void log_writer_switch(struct log_writer *writer, struct log_switch *change);
 
 /* For one that was never handed over, or NULL. */

@@ -15,14 +15,14 @@
 #include <sys/un.h>
 
 struct notify {
-	int fd; /* -1: notifies nobody */
+	int fd; /* -1: notifies no program */
 	socklen_t address_len;
 	struct sockaddr_un address;
 };
 
-/* `path` is what NOTIFY_SOCKET says: a path, or `@name` for an abstract socket. Without one (NULL
- * or empty) returns true, and notify_send does nothing. False with errno set when there is a path
- * that can't be used. */
+/* `path` is the value of NOTIFY_SOCKET: a path, or `@name` for an abstract socket. Without one
+ * (NULL or empty) returns true, and notify_send does nothing. False with errno set when there is a
+ * path that can't be used. */
 bool notify_open(struct notify *notify, const char *path);
 
 /* Sends a message, and drops it when that would block for long or can't be: no service is stopped

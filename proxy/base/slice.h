@@ -1,6 +1,6 @@
 /*
  * A slice: bytes that live somewhere else. It owns nothing and is not NUL-terminated; the code that
- * made it says how long the bytes stay.
+ * made it defines how long the bytes are valid.
  */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
