@@ -45,7 +45,7 @@ static inline void deadline_clear(struct deadline *deadline)
 {
 	deadline->at_ms = DEADLINE_NEVER;
 }
-/* Before its memory goes. */
+/* Before its memory is freed. */
 void deadline_end(struct deadline *deadline);
 
 #endif

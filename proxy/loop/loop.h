@@ -58,7 +58,8 @@ struct loop {
 int loop_init(struct loop *loop);
 
 /* Frees what is deferred and the event base; messages not yet run are dropped. All events on the
- * base must be gone. A loop of all zeroes, or one that loop_init failed on, is ignored. */
+ * base must have been removed. A loop of all zeroes, or one that loop_init failed on, is
+ * ignored. */
 void loop_end(struct loop *loop);
 
 /* The loop of the calling thread, or NULL. */

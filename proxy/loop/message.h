@@ -1,7 +1,7 @@
 /*
  * Messages between threads: a struct with a function, posted to the loop of a thread, which calls
- * the function there. Whatever has to say something to another thread embeds one; posting
- * allocates nothing and never blocks.
+ * the function there. An object that sends messages to another thread embeds one; posting allocates
+ * nothing and never blocks.
  *
  *   any thread --message_post--> [inbox of the loop] --wake-up--> run(message), on its thread
  *
