@@ -4,8 +4,8 @@
  * then.
  *
  * No caller looks whether memory ran out, as there is no half-built snapshot worth keeping: all
- * that is built runs within arena_run, which ends then. What is no memory of the arena's must be
- * given to arena_on_free before more is allocated, or it would be lost.
+ * that is built runs within arena_run, which ends then. Pass memory that is not the arena's to
+ * arena_on_free before you allocate more, or it would be lost.
  */
 #ifndef CONF_ARENA_H
 #define CONF_ARENA_H

@@ -17,7 +17,7 @@
 #include "conf/options.h"
 #include "conf/reader.h"
 
-/* A name that stands for a section elsewhere in the file: looked up when all is read. */
+/* A reference, by name, to a section elsewhere in the file: looked up when all is read. */
 struct reference {
 	const struct option *option;
 	const char *name;
@@ -42,13 +42,13 @@ struct instance {
 	struct reference *references;
 	size_t reference_count;
 	bool revised; /* has settings that the file does not have: conf_revise */
-	bool unclear; /* what a line of it says can't be read */
+	bool unclear; /* a line of it can't be read */
 	/* Bit n % 64 of word n / 64: an unknown key is near to the section's option n. */
 	uint64_t meant[OPTIONS_MOST / 64];
 	struct instance *next;
 };
 
-/* What conf.source points at: the file as it was written, for dumps. */
+/* The object of conf.source: the file as it was written, for dumps. */
 struct conf_source {
 	struct instance *instances, **instances_tail;
 	struct conf_lines lines;
@@ -69,7 +69,7 @@ struct build {
 	unsigned included;             /* files so far */
 	struct instance *top;          /* for `include` before any section */
 	struct name_index names;       /* the sections that were kept */
-	struct instance *current;      /* NULL: in a section nobody knows */
+	struct instance *current;      /* NULL: in an unknown section */
 	bool outside;                  /* before the first section */
 	bool section_wrong;            /* a section is not what it was meant to be */
 	bool incomplete;               /* a file could not be included: do not miss its sections */
@@ -94,14 +94,15 @@ void build_read_file(struct build *build, const char *path, struct slice text);
 /* Remembers which file the main one is, so that none includes it. include.c */
 void build_open_main(struct build *build);
 
-/* What only the whole shows: references, required keys, keys that exclude each other. check.c */
+/* Checks of the whole configuration: references, required keys, keys that exclude each other.
+ * check.c */
 void check_snapshot(struct build *build);
 
 /* The part of that which is about limits: one [limit], and those of all routes. check_limits.c */
 void check_limit(struct build *build, const struct instance *instance);
 void check_limits_of_routes(struct build *build);
 
-/* Of a route's WebSockets. Does the table's row say nothing about this one's? check_websocket.c */
+/* Of a route's WebSockets. Has the table's row nothing about this one's? check_websocket.c */
 void check_websocket(struct build *build, const struct instance *instance);
 /* When all limits were checked. */
 void check_max_sockets(struct build *build, const struct instance *instance);
@@ -118,7 +119,7 @@ void check_health_shared(struct build *build, const struct instance *instance);
 /* Of a [semaphore]. check_semaphore.c */
 void check_semaphore(struct build *build, const struct instance *instance);
 
-/* Routes that another always goes before. check_routes.c */
+/* Routes that another route always precedes. check_routes.c */
 void check_routes_are_reached(struct build *build);
 
 /* Sorts the routes and makes the table of hosts. order.c */
@@ -143,7 +144,7 @@ const char *build_where(struct build *build, unsigned line, unsigned from);
 void build_fail(struct build *build, const struct instance *instance, unsigned line,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* The same, but no error: it goes to the snapshot's warnings. */
+/* The same, but no error: it is added to the snapshot's warnings. */
 void build_warn(struct build *build, const struct instance *instance, unsigned line,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 

@@ -1,5 +1,5 @@
 /*
- * What can only be checked when all is read: references, required keys, keys that need or exclude
+ * Checks after the whole file has been read: references, required keys, keys that need or exclude
  * each other. Also fills in what follows from them.
  */
 #include <arpa/inet.h>

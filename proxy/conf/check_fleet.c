@@ -1,4 +1,4 @@
-/* What can only be checked of limits of the fleet when all is read. */
+/* Checks of the fleet's limits after the whole file has been read. */
 #include "config.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * What can only be checked of limits when all is read: keys that exclude each other, what the
+ * Checks of limits after the whole file has been read: keys that exclude each other, what the
  * library that counts would refuse, and whether a route's can all be asked and ever be met.
  */
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * Routes that no request can reach, because another is always tried first that fits whatever they
- * fit: see order.c. In a table sorted by what is compared those that might hide each other stand
- * side by side.
+ * fit: see order.c. In a table sorted by the compared parts, routes that might hide each other are
+ * neighbours.
  */
 #include <stdlib.h>
 #include <string.h>

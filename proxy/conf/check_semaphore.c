@@ -1,4 +1,4 @@
-/* What can only be checked of a [semaphore] when all of it is read. */
+/* Checks of a [semaphore] after all of it has been read. */
 #include "config.h"
 
 #include <string.h>

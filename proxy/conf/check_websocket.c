@@ -1,4 +1,4 @@
-/* What can only be checked of a route's WebSockets when all is read. */
+/* Checks of a route's WebSockets after the whole file has been read. */
 #include <string.h>
 
 #include "conf/build.h"

@@ -1,6 +1,6 @@
 /*
- * What a reload changes: two snapshots, compared section by section and row by row of the table of
- * options.
+ * The changes of a reload: two snapshots, compared section by section and row by row of the table
+ * of options.
  */
 #ifndef CONF_COMPARE_H
 #define CONF_COMPARE_H

@@ -9,8 +9,8 @@
  * with.
  *
  * All texts are NUL-terminated and owned by the snapshot. All arrays are in file order, but for
- * `routes`, which are sorted from the most specific. Times are milliseconds unless the name says
- * otherwise.
+ * `routes`, which are sorted from the most specific. Times are in milliseconds unless the name has
+ * another unit.
  *
  * The structs of a section are in a header of their own: listener.h, upstream.h, limit.h, route.h,
  * fleet.h.
@@ -51,7 +51,7 @@ struct conf_admin {
 	bool dashboard;
 };
 
-/* What sluice says of itself to servers. */
+/* The names that sluice uses for itself towards servers. */
 struct conf_hop {
 	const char *via; /* pseudonym in Via; NULL when off, the default */
 	bool forwarded;  /* send Forwarded (RFC 7239) too, on */
@@ -61,7 +61,7 @@ struct conf_hop {
  * that reads one request to a backend could publish for an hour. */
 #define CONF_GRIP_REQUEST_CLAIM "request"
 
-/* What signs between sluice and the backends of gateways. */
+/* The signatures between sluice and the backends of gateways. */
 struct conf_grip {
 	struct conf_secret key;
 	const char *issuer;
@@ -71,7 +71,7 @@ enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };
 
 enum conf_traceparent { CONF_TRACEPARENT_PASS, CONF_TRACEPARENT_BEGIN, CONF_TRACEPARENT_OFF };
 
-/* What callers have used of their limits, in files for invoices. */
+/* The callers' use of their limits, in files for invoices. */
 struct conf_usage {
 	uint64_t interval_ms; /* `usage`; 0: it is not kept */
 	uint64_t bytes;       /* of its files, 1G */
@@ -94,7 +94,7 @@ struct conf_body_store {
 	const char *folder;                /* /var/tmp */
 };
 
-/* What is logged, and where. */
+/* The contents and destinations of the logs. */
 struct conf_logs {
 	enum log_level level;
 	struct log_target error, access;
@@ -175,9 +175,9 @@ struct conf *conf_load_again(const char *path, struct conf_errors *errors);
  * for all else, and neither errors nor unset variables elsewhere matter. Returns as conf_load. */
 struct conf *conf_load_admin(const char *path, struct conf_errors *errors);
 
-/* The same from a text in memory; `name` stands for the file in messages. Relative file: paths are
- * taken from `folder`; when it is NULL, no
- * file is looked at and those named are taken to be empty; nor is a user looked up. */
+/* The same from a text in memory; Messages name the file `name`. Relative file: paths are taken
+ * from `folder`; when it is NULL, no file is looked at and those named are taken to be empty; nor
+ * is a user looked up. */
 struct conf *conf_parse(const char *text, size_t len, const char *name, const char *folder,
 	struct conf_errors *errors);
 
@@ -186,7 +186,7 @@ void conf_errors_free(struct conf_errors *errors);
 /* The line in which [sluice] sets `key`, for messages; 0 when the file does not set it. */
 unsigned conf_line(const struct conf *conf, const char *key);
 
-/* The file and the line in it that a `line` of the snapshot stands for. For "%s:%u". */
+/* The file and the line of a `line` of the snapshot. For "%s:%u". */
 struct conf_place conf_place(const struct conf *conf, unsigned line);
 #define CONF_PLACE_ARGS(conf, at) conf_place(conf, at).path, conf_place(conf, at).line
 

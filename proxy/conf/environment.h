@@ -6,7 +6,7 @@
  *   X-Template: $${PORT}           the text ${PORT}
  *
  * A `${` that no letter or underscore follows stays as it is, and so does a `$` before anything
- * else. What a variable holds is taken as it is: no `;` in it begins a comment, no `${` in it is
+ * else. The value of a variable is taken literally: no `;` in it begins a comment, no `${` in it is
  * replaced.
  */
 #ifndef CONF_ENVIRONMENT_H

@@ -1,5 +1,5 @@
 /*
- * The list of what is wrong with a file, and the help that goes with it: near misses.
+ * The errors of a file, with their help: near misses.
  */
 #ifndef CONF_ERRORS_H
 #define CONF_ERRORS_H

@@ -1,6 +1,6 @@
 /*
- * What people write who come from another program: not accepted, but each form gets a pointer to
- * what it is here. See foreign.h.
+ * Keys and sections of other programs: not accepted, but each form gets a pointer to what it is
+ * here. See foreign.h.
  */
 #include "conf/foreign.h"
 

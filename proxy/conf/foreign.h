@@ -11,7 +11,8 @@
 
 struct arena;
 
-/* What an unknown key, section or first word of a line is here; NULL when nothing is known. */
+/* The equivalent here of an unknown key, section or first word of a line; NULL when nothing is
+ * known. */
 const char *foreign_word(struct slice word);
 
 /* Does it refer to a variable, as $NAME or ${NAME}? */

@@ -40,7 +40,7 @@ enum key_argument {
 	KEY_PREFIX, /* `ip/BITS` */
 };
 
-/* How each kind is written. What its value in a request is: the table in gate/identity.c. */
+/* How each kind is written. The kind of its value in a request: the table in gate/identity.c. */
 struct key_form {
 	const char *word;
 	enum key_argument argument;

@@ -36,9 +36,9 @@ enum conf_fleet_way {
 	CONF_FLEET_RELAXED
 };
 
-/* What a limit of the fleet does when the store does not answer. */
+/* The behaviour of a limit of the fleet when the store does not answer. */
 enum conf_store_down {
-	CONF_STORE_DOWN_UNSET, /* on a limit: what [fleet] says */
+	CONF_STORE_DOWN_UNSET, /* on a limit: the value in [fleet] */
 	CONF_STORE_DOWN_LOCAL,
 	CONF_STORE_DOWN_STRICT,
 	CONF_STORE_DOWN_REFUSE,
@@ -80,7 +80,7 @@ static inline bool conf_limit_is_plain(const struct conf_limit *limit)
 
 enum conf_lane { CONF_LANE_NORMAL, CONF_LANE_HIGH };
 
-/* What callers get whose key has no plan. */
+/* The treatment of callers whose key has no plan. */
 enum conf_unknown { CONF_UNKNOWN_INHERIT, CONF_UNKNOWN_DEFAULT, CONF_UNKNOWN_REFUSE };
 
 struct conf_plan {

@@ -32,7 +32,7 @@ struct conf_lines {
 	unsigned last; /* the number of the line that was read last */
 };
 
-/* What is read from now on is `path`, from its line `line` on. */
+/* The following lines are those of `path`, from its line `line`. */
 void lines_begin(struct conf_lines *lines, struct arena *arena, const char *path, unsigned line);
 
 /* Where the line is. For 0, or before any file has begun: the first file as a whole. */

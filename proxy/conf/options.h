@@ -20,8 +20,8 @@ struct option_word {
 };
 
 /*
- * How a value is written, read and stored. `parse` stores the value at `value->at`, or says what is
- * wrong with value_fail and returns false.
+ * How a value is written, read and stored. `parse` stores the value at `value->at`, or reports the
+ * error by value_fail and returns false.
  */
 struct option;
 struct option_type {
@@ -36,7 +36,7 @@ struct option_type {
 	size_t list_bytes;
 };
 
-/* When a reload brings a new value into effect. Every row says it. */
+/* When a reload brings a new value into effect. Every row has it. */
 enum option_reload {
 	RELOAD_UNSET,
 	RELOAD_LIVE,        /* from the next request on, or the next time it is looked at */
@@ -52,8 +52,8 @@ enum option_flags {
 	OPTION_SIZE = 8,
 	OPTION_WRITTEN = 16, /* a path: the file is written, so its folder must be there */
 	OPTION_QUERY = 32,   /* a path: a query may follow */
-	OPTION_URL = 128,    /* `scheme://user:password@host`: who asks is shown to nobody */
-	OPTION_SECRET = 64,  /* `Name: value`, of which the value is shown to nobody */
+	OPTION_URL = 128,    /* `scheme://user:password@host`: the questioner is not shown */
+	OPTION_SECRET = 64,  /* `Name: value`, whose value is never shown */
 };
 
 struct option {

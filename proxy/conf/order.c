@@ -1,12 +1,12 @@
 /*
- * The order in which routes are tried, so that what stands first in it is the most specific:
+ * The order in which routes are tried, so that the most specific one is first:
  *
  *   host     exact, then wildcards from the longest suffix, then any
  *   path     exact, then regular expressions in file order, then prefixes from the longest
  *   method   with methods before without
  *   file     what stands first
  *
- * Regular expressions go before prefixes, as a prefix of "/" has all paths.
+ * Regular expressions precede prefixes, as a prefix of "/" has all paths.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -16,12 +16,12 @@
 #include "base/slice.h"
 #include "conf/conf.h"
 
-/* What is read, in the file's order. Texts stay until the call returns. */
+/* The contents, in the file's order. Texts stay until the call returns. */
 struct reader_handler {
 	/* `[kind name]`; name is empty in `[kind]`. */
 	void (*section)(void *user, unsigned line, struct slice kind, struct slice name);
 	void (*setting)(void *user, unsigned line, const char *key, const char *value);
-	/* A line with an error that hides what it would say: a section, or a setting. */
+	/* A line with an error that hides its meaning: a section, or a setting. */
 	void (*unreadable)(void *user, unsigned line, bool section);
 	void *user;
 };

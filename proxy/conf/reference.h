@@ -21,8 +21,8 @@ void reference_print_text(FILE *out);
 void reference_print_mdoc(const struct option_section *section, FILE *out);
 
 /*
- * The configuration in effect, as an ini that means the same: what the file says, and the default
- * of every key that it does not name. Keys with neither stand as comments.
+ * The configuration in effect, as an ini that means the same: the file's values, and the default of
+ * every key that it does not name. Keys with neither are comments.
  */
 void reference_dump(const struct conf *conf, FILE *out);
 

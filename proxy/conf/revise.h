@@ -4,8 +4,8 @@
  *
  *   snapshot: sections and settings as written --with the changes--> build, all checks --> snapshot
  *
- * The file is not read again, so that edits of it which nobody has asked for do not take effect.
- * Files that its values name (lists of callers and keys) are.
+ * The file is not read again, so that unrelated edits of it do not take effect. Files that its
+ * values name (lists of callers and keys) are.
  */
 #ifndef CONF_REVISE_H
 #define CONF_REVISE_H

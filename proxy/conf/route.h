@@ -21,7 +21,7 @@ enum conf_ordering {
 };
 enum conf_path_kind { CONF_PATH_PREFIX, CONF_PATH_EXACT, CONF_PATH_REGEX };
 
-/* What gives back a taken charge: refund = 5xx, 429 */
+/* The condition for returning a charge: refund = 5xx, 429 */
 struct conf_statuses {
 	uint8_t bits[125]; /* bit (status - 100) for 100..1099 */
 	bool any;
@@ -71,11 +71,11 @@ enum conf_message_exceed {
 struct conf_limits {
 	const struct conf_limit **items;
 	size_t count;
-	bool plan;            /* the word `plan` stands among them */
+	bool plan;            /* the word `plan` is among them */
 	size_t plan_position; /* how many of the items go before the plan's */
 };
 
-/* What becomes of a socket whose send queue is full. */
+/* The treatment of a socket whose send queue is full. */
 enum conf_queue_full {
 	CONF_QUEUE_FULL_CLOSE, /* closed with 1013 */
 	CONF_QUEUE_FULL_DROP,  /* its oldest normal messages are dropped */
@@ -129,7 +129,7 @@ struct conf_route {
 	const struct conf_upstream *upstream;
 	const struct conf_limit **limits;
 	size_t limit_count;
-	bool plan_limits;     /* the word `plan` stands among the limits */
+	bool plan_limits;     /* the word `plan` is among the limits */
 	size_t plan_position; /* how many of `limits` go before the plan's */
 	struct conf_sessions sessions;
 	enum conf_unknown unknown;                /* unknown_callers */
@@ -157,7 +157,7 @@ struct conf_route {
 
 /*
  * A host pattern and the routes that have it, most specific path first. When one route has several
- * hosts, `routes` below can't stand in one order that is right for all of them; this can: try the
+ * hosts, `routes` below can't have one order that is right for all of them; this can: try the
  * patterns that fit a request's host in the order of `hosts`, and each one's routes in theirs. The
  * first that fits in path and method is the one.
  */

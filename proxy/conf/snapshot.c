@@ -1,4 +1,4 @@
-/* A snapshot's life: loaded, held, let go. See conf.h. */
+/* A snapshot's life: loaded, held, released. See conf.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 enum { FILE_BYTES = 16 << 20 };
 
-/* What conf_build was given, and what becomes of it. */
+/* The input and the result of conf_build. */
 struct work {
 	const char *name, *folder;
 	build_feed *feed;

@@ -1,6 +1,6 @@
 /*
- * What several sections of a configuration have: addresses, networks, lists, fields, secrets. All
- * is the snapshot's (conf.h).
+ * The types that several sections share: addresses, networks, lists, fields, secrets. All is the
+ * snapshot's (conf.h).
  */
 #ifndef CONF_TERMS_H
 #define CONF_TERMS_H
@@ -64,10 +64,10 @@ enum conf_ratelimit_headers {
 	CONF_RATELIMIT_X,      /* X-RateLimit-Reset in seconds from now */
 	CONF_RATELIMIT_X_UNIX, /* the same as a unix time */
 	CONF_RATELIMIT_OFF,
-	CONF_RATELIMIT_INHERIT, /* on a route: what the listener says */
+	CONF_RATELIMIT_INHERIT, /* on a route: the listener's value */
 };
 
-/* Bytes that nobody is shown. */
+/* Bytes that are never shown. */
 struct conf_secret {
 	const char *at; /* NULL: there is none */
 	size_t len;

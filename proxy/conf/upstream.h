@@ -27,7 +27,7 @@ enum conf_balance { CONF_BALANCE_ROUND_ROBIN, CONF_BALANCE_LEAST_IN_FLIGHT, CONF
 
 struct conf_semaphore;
 
-/* What an upstream does while its semaphore's broker is away. */
+/* The behaviour of an upstream while its semaphore's broker is unavailable. */
 enum conf_semaphore_down { CONF_SEMAPHORE_DOWN_LOCAL, CONF_SEMAPHORE_DOWN_REFUSE };
 
 struct conf_upstream {
@@ -52,7 +52,7 @@ struct conf_upstream {
 	uint64_t first_byte_timeout_ms; /* from the request's end to the response's first byte, 60s
 					 */
 	uint64_t idle_timeout_ms;       /* between two reads of a response, 60s */
-	uint64_t tunnel_timeout_ms;     /* after a 101: neither side says anything, 1h */
+	uint64_t tunnel_timeout_ms;     /* after a 101: neither side sends anything, 1h */
 	uint32_t keepalive; /* idle connections kept by a worker for a server, 64; 0: none */
 	uint64_t keepalive_timeout_ms; /* 55s */
 	uint32_t keepalive_requests;   /* requests on one connection, 0: no bound */

@@ -1,5 +1,5 @@
 /*
- * Reading one value of one option. What all parsers share.
+ * Reading one value of one option. Functions that all parsers share.
  */
 #ifndef CONF_VALUE_H
 #define CONF_VALUE_H
@@ -17,12 +17,12 @@ struct value {
 };
 
 /*
- * Adds the error `file:line: [section] key: ...; expected ...` and returns false. What is expected
- * comes from the option's row.
+ * Adds the error `file:line: [section] key: ...; expected ...` and returns false. The expected
+ * value comes from the option's row.
  */
 bool value_fail(struct value *value, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same when the text itself says what was expected. */
+/* The same when the text itself has the expected value. */
 bool value_fail_plainly(struct value *value, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -35,7 +35,8 @@ void value_warn(struct value *value, const char *format, ...) __attribute__((for
  */
 bool scan_comment(struct slice text);
 
-/* What to add to an error about `text`, a hint when it does, has a ';', or is quoted; else "". */
+/* The text to add to an error about `text`, a hint when it does, has a ';', or is quoted; else
+ * "". */
 const char *value_hint(struct slice text);
 
 /* A NUL-terminated copy in the arena. */
@@ -93,9 +94,8 @@ struct conf_key *value_read_key(struct value *value);
 bool scan_per(struct slice text, uint64_t *amount, uint64_t *per_ns);
 
 /*
- * value_file.c: a file's path, relative ones from the folder of the ini. What looks like a comment
- * or a quote in it is an error, as a path that is made, or only looked at later, would hide the
- * mistake.
+ * value_file.c: a file's path, relative ones from the folder of the ini. An apparent comment or
+ * quote in it is an error, as a path that is created, or only read later, would hide the mistake.
  */
 bool value_check_path(struct value *value, struct slice path);
 const char *value_resolve_path(struct value *value, struct slice path);

@@ -1,4 +1,5 @@
-/* Paths, log targets, files of keys and users: what stands outside the ini. See value.h. */
+/* Paths, log targets, files of keys and users: the contents of other files than the ini. See
+ * value.h. */
 #include "conf/same.h"
 #include "conf/value.h"
 

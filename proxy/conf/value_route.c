@@ -1,4 +1,4 @@
-/* What a route matches but its path, and whom it exempts. See value.h. */
+/* A route's conditions except its path, and its exempted callers. See value.h. */
 #include "conf/same.h"
 #include "conf/value.h"
 

@@ -1,4 +1,4 @@
-/* Secrets: bytes that stand in a file of their own or in the environment, and not in the ini. */
+/* Secrets: bytes from a file of their own or the environment, not from the ini. */
 #include <stdlib.h>
 #include <string.h>
 
