@@ -29,11 +29,11 @@ struct http_chunked {
 /* Size lines, extensions and trailers may not outgrow the content by more. */
 #define HTTP_CHUNKED_EXCESS (16 * 1024)
 
-/* Before a body. What was zeroed, or used before, is needed. */
+/* Before a body. Needs a zeroed object, or one that was used before. */
 void http_chunked_begin(struct http_chunked *chunked);
 
 /*
- * Of `len` bytes at `data`, `*consumed` were read and `*produced` bytes of content now stand at
+ * Of `len` bytes at `data`, `*consumed` were read and `*produced` bytes of content are now at
  * `data`. MORE: all were read. DONE: the body and its trailers ended there. BAD: this is no chunked
  * body, or too little of it is content.
  */

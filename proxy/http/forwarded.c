@@ -1,4 +1,4 @@
-/* What we tell the upstream of the hops before it. The walk is in forwarded_walk.c. */
+/* The fields that report the earlier hops to the upstream. The walk is in forwarded_walk.c. */
 #include "http/forwarded.h"
 
 /* Appends all field lines of one name, joined; returns whether there was anything. */

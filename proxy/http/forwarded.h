@@ -1,5 +1,5 @@
 /*
- * Who the caller is when trusted proxies stand before us, and what we tell those behind us.
+ * The caller's address behind trusted proxies, and the fields that report it to servers.
  *
  *   client ---> proxy a ---> proxy b ---> sluice
  *                                `-- the peer: known for sure
@@ -18,7 +18,7 @@
  * A peer on a unix socket has no address. It is trusted when the listener trusts any proxy at all;
  * without that its callers are all one, the address `::`.
  *
- * IPv4 addresses stand as ::ffff:a.b.c.d everywhere.
+ * IPv4 addresses are written as ::ffff:a.b.c.d everywhere.
  */
 #ifndef HTTP_FORWARDED_H
 #define HTTP_FORWARDED_H
@@ -58,14 +58,14 @@ static inline struct slice forwarded_peer_text(const struct forwarded_peer *peer
 }
 
 /*
- * The caller's address: the peer's when it is not trusted or nothing was said, else where the walk
- * ends. No allocation; O(1) for an untrusted peer.
+ * The caller's address: the peer's if it is not trusted or sent none of the fields, else the
+ * address at which the walk ends. No allocation; O(1) for an untrusted peer.
  */
 void forwarded_caller(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted, uint8_t address[16]);
 
-/* `http` or `https`, which the client spoke by what Forwarded says; SLICE_NONE when no trusted hop
- * says. */
+/* `http` or `https`, which the client used according to Forwarded; SLICE_NONE if no trusted hop
+ * reports it. */
 struct slice forwarded_proto(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted);
 
@@ -85,10 +85,10 @@ size_t forwarded_address_text(const uint8_t address[16], char out[static FORWARD
 bool forwarded_address_parse(struct slice text, uint8_t address[16]);
 
 /*
- * Field values for the upstream, without name and CRLF, appended to `out`. What an untrusted peer
- * said of these is replaced; what a trusted one said is kept and added to, in whichever dialect it
- * said it. Field lines of one name are joined by ", ". A unix peer adds nothing to X-Forwarded-For:
- * it has no address.
+ * Field values for the upstream, without name and CRLF, appended to `out`. The fields of an
+ * untrusted peer are replaced; those of a trusted one are kept and extended, in the dialect that it
+ * used. Field lines of one name are joined by ", ". A unix peer adds nothing to X-Forwarded-For: it
+ * has no address.
  */
 void forwarded_append_for(
 	struct http_out *out, const struct http_head *head, const struct forwarded_peer *peer);
@@ -103,8 +103,8 @@ void forwarded_append_proto(struct http_out *out, const struct http_head *head,
 void forwarded_append_host(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, struct slice host);
 
-/* The port of the client's URL: the trusted peer's X-Forwarded-Port, else that of the host as the
- * function above tells it, else 443 or 80 by the protocol. */
+/* The port of the client's URL: the trusted peer's X-Forwarded-Port, else that of the host that the
+ * function above returns, else 443 or 80 by the protocol. */
 void forwarded_append_port(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, struct slice host,
 	bool is_https);
@@ -116,16 +116,16 @@ bool forwarded_is_well_formed(const struct http_head *head);
 bool forwarded_node_parse(struct slice node, uint8_t address[16]);
 
 /*
- * `for=192.0.2.1;host=example.com;proto=http`, after the hops that a trusted peer tells of. Both
- * dialects say the same: where it sent X-Forwarded-For, by which callers are known, its hops are
+ * `for=192.0.2.1;host=example.com;proto=http`, after the hops that a trusted peer reports. Both
+ * dialects report the same: where it sent X-Forwarded-For, by which callers are known, its hops are
  * those, with its X-Forwarded-Proto and -Host at the farthest; else its Forwarded, if it is well
  * formed; else X-Forwarded-Proto and -Host are of an unknown hop.
  */
 void forwarded_append_forwarded(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, struct slice host, bool is_https);
 
-/* `1.1 sluice` (the version is the one received), after what Via said before (RFC 9110
- * section 7.6.3). */
+/* `1.1 sluice` (the version is the one received), after the received Via (RFC 9110 section
+ * 7.6.3). */
 void forwarded_append_via(
 	struct http_out *out, const struct http_head *head, struct slice pseudonym);
 

@@ -6,7 +6,7 @@
  *                                             `--------- false --> llhttp from the first byte on
  *
  * It never refuses anything: whatever is incomplete, unusual or wrong is llhttp's to read and to
- * judge. What it does accept, llhttp accepts with the same result (tests/fuzz/fuzz_scan.c compares
+ * judge. llhttp accepts all that it accepts, with the same result (tests/fuzz/fuzz_scan.c compares
  * them). The plain form is
  *
  *   - a method with an id of its own, a target in origin-form of printable ASCII without `#`

@@ -1,12 +1,12 @@
 /*
- * What old servers send that RFC 9112 does not allow, forgiven where an upstream says so. A head is
- * rewritten clean in front of the parser, which stays as strict as it is:
+ * Deviations of old servers from RFC 9112 that an upstream may permit. A head is rewritten clean in
+ * front of the parser, which stays as strict as it is:
  *
  *   bytes of a server --http_lenient_end--> is the head all there?
  *                     --http_lenient_clean--> a head without what is forgiven --> http_parser_head
  *
- * So nothing behind it can tell, nor pass on, how a head was written. What is not forgiven, or
- * can't be made clean beyond doubt, is left as it came, for the parser to refuse.
+ * So no later code sees, or passes on, the original form of a head. All other deviations, and those
+ * that can't be corrected beyond doubt, are left for the parser to refuse.
  */
 #ifndef HTTP_LENIENT_H
 #define HTTP_LENIENT_H
@@ -17,7 +17,7 @@
 
 struct http_out;
 
-/* What is forgiven, as bits. */
+/* The permitted deviations, as bits. */
 enum http_lenient {
 	HTTP_LENIENT_BARE_LF = 1 << 0,       /* lines that end with LF alone */
 	HTTP_LENIENT_EQUAL_LENGTHS = 1 << 1, /* Content-Length several times, all the same */

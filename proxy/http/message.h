@@ -1,5 +1,5 @@
 /*
- * A message's head as the proxy sees it: bytes in one place, and where in them things stand.
+ * A message's head as the proxy sees it: its bytes, and the places of its parts in them.
  *
  *   base -> GET /a?b HTTP/1.1\r\nHost: x\r\nX-Api-Key: k\r\n\r\n
  *           `-- target        `-- fields[0]  `-- fields[1]       offsets, so the bytes may move as

@@ -1,7 +1,7 @@
 /*
  * Methods: those of RFC 9110, those of IANA's registry, and any other token. All are forwarded; a
- * route's list of methods restricts them. What sluice knows of a method is whether it is safe and
- * whether it may be repeated; it takes neither of one that is not in RFC 9110.
+ * route's list of methods restricts them. sluice knows of a method whether it is safe and whether
+ * it may be repeated; it takes neither of one that is not in RFC 9110.
  */
 #ifndef HTTP_METHOD_H
 #define HTTP_METHOD_H

@@ -1,6 +1,6 @@
 /*
- * Where composed bytes go: a cursor over a buffer of the caller's. What does not fit is left out
- * whole and remembered, so that a composer looks once, at its end.
+ * Where composed bytes go: a cursor over a buffer of the caller's. A text that does not fit is
+ * omitted as a whole and this is recorded, so that a composer checks once, at its end.
  */
 #ifndef HTTP_OUT_H
 #define HTTP_OUT_H
@@ -13,7 +13,7 @@
 #include "base/slice.h"
 
 struct http_out {
-	char *at;      /* the next byte goes here */
+	char *at;      /* the place of the next byte */
 	char *end;     /* one past the last; the cursor itself once something did not fit */
 	bool overflow; /* something did not fit; all that came after it was left out too */
 };

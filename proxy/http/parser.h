@@ -1,7 +1,7 @@
 /*
  * One HTTP/1.x message after another off a byte stream: llhttp reads the syntax of heads, this
- * adapter keeps where things stand and refuses what llhttp lets pass. A head that is there at once
- * and of the plain form is read without llhttp (http/head_scan.h).
+ * adapter records the places of the parts and refuses what llhttp wrongly accepts. A head that is
+ * there at once and of the plain form is read without llhttp (http/head_scan.h).
  *
  *   bytes --http_parser_head--> struct http_head      (stops right behind the empty line)
  *         --http_parser_chunked--> body bytes, decoded where they lie, and the trailer section
@@ -52,15 +52,14 @@ void http_parser_begin_response(struct http_parser *parser, struct http_head *he
 /*
  * `base`: where the head begins, behind any empty line; `len`: all of it that is there by now,
  * those of earlier calls included, possibly moved as a whole. DONE: head->len bytes were the head,
- * head->base is base. BAD: error_status says what to answer: 400, 414, 431, 501 (a method
- * that is too long, or known but for its case),
- * 505.
+ * head->base is base. BAD: error_status is the status to answer: 400, 414, 431, 501 (a method that
+ * is too long, or known but for its case), 505.
  */
 enum http_parse http_parser_head(struct http_parser *parser, const char *base, size_t len);
 
 /*
- * Decodes a chunked body behind that head in place: of `len` bytes at `data`, `*consumed` were
- * read and `*produced` bytes of content now stand at `data`. DONE after the trailer section, with
+ * Decodes a chunked body behind that head in place: of `len` bytes at `data`, `*consumed` were read
+ * and `*produced` bytes of content are now at `data`. DONE after the trailer section, with
  * parser->chunked.trailers filled; BAD as http_chunked_decode, with error_status 400.
  */
 enum http_parse http_parser_chunked(

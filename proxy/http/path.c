@@ -3,9 +3,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What is to be done with a byte of a path (RFC 3986 section 3.3: pchar and '/'). PLAIN ones are
- * kept wherever they stand and read alike by all: of those that are kept, dots, slashes and ';'
- * depend on their neighbours. */
+/* The treatment of a byte of a path (RFC 3986 section 3.3: pchar and '/'). PLAIN ones are kept in
+ * every position and read alike by all: of those that are kept, dots, slashes and ';' depend on
+ * their neighbours. */
 enum { BAD = 0, KEEP = 1, UNRESERVED = 2, ENCODE = 4, PERCENT = 8, PLAIN = 16 };
 
 static const uint8_t byte_class[256] = {

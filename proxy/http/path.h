@@ -15,7 +15,7 @@
  * (`..%2Fx`) or before a parameter (`..;x`). Where servers merely differ the path is odd, and
  * http/path_readings.h has what they make of it.
  *
- * The server gets the path as it came, unless its route says otherwise.
+ * The server gets the path as received, unless its route changes it.
  */
 #ifndef HTTP_PATH_H
 #define HTTP_PATH_H
@@ -43,10 +43,10 @@ enum http_path_result http_path_normalise(
 /* RFC 3986 section 2.3: letters, digits and -._~ */
 bool http_path_is_unreserved(unsigned char byte);
 
-/* Does the byte stand bare in the normal form, where it was bare? All but '/' that may. */
+/* Does an unencoded byte stay unencoded in the normal form? All but '/' that may. */
 bool http_path_stays_bare(unsigned char byte);
 
-/* The byte that two hex digits stand for; of others, any. */
+/* The value of two hex digits; of others, any. */
 unsigned char http_path_hex(const char digits[static 2]);
 
 /*

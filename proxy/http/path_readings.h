@@ -5,9 +5,8 @@
  *
  * Servers agree on what a path is only while it is plain. Beyond that one decodes %2F and takes '\'
  * for a slash and another does not, one merges slashes, one cuts parameters (`;...`) off, one
- * leaves dot segments alone. What a path has of these are its features; each set of them is a
- * reading. Where routes tell two readings apart, the request must not be forwarded
- * (gate/readings.h).
+ * leaves dot segments alone. Those that a path has are its features; each set of them is a reading.
+ * If two readings lead to different routes, the request must not be forwarded (gate/readings.h).
  */
 #ifndef HTTP_PATH_READINGS_H
 #define HTTP_PATH_READINGS_H
@@ -29,7 +28,7 @@ enum http_path_feature {
 unsigned http_path_features(struct slice raw);
 
 /*
- * The path as a server reads it that does what `features` say and nothing else, in the form that
+ * The path as read by a server that applies `features` and nothing else, in the form that
  * http_path_normalise gives: %XX of unreserved characters decoded, of all others in capitals.
  * Written to `out`, of `capacity` bytes; 3 * raw.len are always enough, with less the result is
  * SLICE_NONE.

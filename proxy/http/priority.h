@@ -1,4 +1,4 @@
-/* The Priority field (RFC 9218 section 4): how urgent a client says its request is. */
+/* The Priority field (RFC 9218 section 4): the urgency that a client gives its request. */
 #ifndef HTTP_PRIORITY_H
 #define HTTP_PRIORITY_H
 

@@ -39,17 +39,17 @@ struct http_problem {
 	const struct slice *policies; /* 429: names of the violated limits */
 	size_t policy_count;
 	struct slice allow;     /* 405 and 200: `GET, POST` */
-	struct slice challenge; /* 401: what WWW-Authenticate says (RFC 9110 section 11.6.1) */
+	struct slice challenge; /* 401: the value of WWW-Authenticate (RFC 9110 section 11.6.1) */
 	struct slice fields;    /* whole field lines, each with its CRLF, or none */
 	struct slice date; /* IMF-fixdate (RFC 9110 section 5.6.7), the worker's cached text; none:
 			      no Date */
 	struct slice request_id; /* with `request_id_field` a field of its own; none: left out */
 	struct slice request_id_field;
 	enum http_problem_connection connection;
-	const struct http_changes *changes; /* to all fields but those that say what this answer
-					       is; NULL: none */
-	bool head;                          /* the request was HEAD: fields as for GET, no body */
-	bool reduced_capacity;              /* 503: of this type */
+	const struct http_changes
+		*changes; /* to all fields except those that describe this answer; NULL: none */
+	bool head;        /* the request was HEAD: fields as for GET, no body */
+	bool reduced_capacity; /* 503: of this type */
 };
 
 /*

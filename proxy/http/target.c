@@ -6,8 +6,8 @@
 
 #include "http/bytes16.h"
 
-/* What a byte may be: part of a reg-name (RFC 3986 section 3.2.2, without percent-encoding), of a
- * path, of a query. */
+/* The classes of a byte: part of a reg-name (RFC 3986 section 3.2.2, without percent-encoding), of
+ * a path, of a query. */
 enum { HOST = 1, UPPER = 2, PATH = 4, QUERY = 8, TARGET = PATH | QUERY };
 
 static const uint8_t byte_class[256] = {

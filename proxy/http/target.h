@@ -66,7 +66,7 @@ bool http_authority_parse(struct slice text, struct http_authority *authority);
 /*
  * The host as routes are matched by: lower case, without port and one trailing dot; IPv6 in
  * brackets in its shortest form (RFC 5952). Writes to `out` and returns the slice of it. `out` is
- * not written to when the host stands so already (the slice is then of the request's bytes).
+ * not written to if the host already has that form (the slice is then of the request's bytes).
  */
 struct slice http_authority_host(
 	const struct http_authority *authority, char out[static HTTP_HOST_BYTES]);

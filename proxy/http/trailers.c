@@ -4,7 +4,7 @@
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 
-/* What tells of a body that is known only at its end, and nothing else. */
+/* The fields whose values are known only at the end of a body, and no others. */
 static const char *const request_names[] = {"content-digest", "repr-digest", "digest",
 	"content-md5", "signature", "signature-input", "server-timing"};
 
