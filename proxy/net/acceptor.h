@@ -1,6 +1,6 @@
 /*
- * A listening socket on a thread's loop, which can be told to leave those that connect in the
- * backlog, and to keep new ones out before it closes.
+ * A listening socket on a thread's loop, which can leave connecting clients in the backlog, and
+ * reject new ones before it closes.
  */
 #ifndef NET_ACCEPTOR_H
 #define NET_ACCEPTOR_H
@@ -21,18 +21,18 @@ struct acceptor {
 	void (*ready)(struct acceptor *acceptor);
 };
 
-/* Takes the socket over; it does not accept yet. `ready` is called in each turn in which somebody
+/* Takes the socket over; it does not accept yet. `ready` is called in each turn in which a client
  * waits to be accepted, as long as it accepts. */
 void acceptor_open(struct acceptor *acceptor, struct loop *loop, int fd,
 	void (*ready)(struct acceptor *acceptor));
 /* Closing it resets what waits in its backlog. Twice is once. */
 void acceptor_close(struct acceptor *acceptor);
 
-/* Without memory it continues as it was. */
+/* Without memory it continues unchanged. */
 void acceptor_start(struct acceptor *acceptor);
 void acceptor_stop(struct acceptor *acceptor);
 
-/* Accepts one: 0, or an errno value of accept4(2), EAGAIN when nobody waits. */
+/* Accepts one: 0, or an errno value of accept4(2), EAGAIN when no client waits. */
 int acceptor_take(struct acceptor *acceptor, struct stream_export *client,
 	struct sockaddr_storage *peer, socklen_t *len);
 
@@ -50,9 +50,10 @@ int acceptor_set_backlog(const struct acceptor *acceptor, int backlog);
  * time, and errno says why. */
 bool acceptor_keep_out(const struct acceptor *acceptor);
 
-/* Are there handshakes that closing the socket would reset? net/handshakes.h says what it costs to
- * ask. A connection may be on its way from these to those that wait to be accepted in this very
- * moment: only with the second answer HANDSHAKES_NONE, some time after the first, is there none. */
+/* Are there handshakes that closing the socket would reset? net/handshakes.h has the cost of the
+ * question. A connection may be on its way from these to those that wait to be accepted in this
+ * very moment: only with the second answer HANDSHAKES_NONE, some time after the first, is there
+ * none. */
 enum handshakes acceptor_handshakes(const struct acceptor *acceptor);
 
 #endif

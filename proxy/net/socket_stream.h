@@ -1,6 +1,6 @@
 /*
  * Streams over TCP and unix sockets, on libevent, edge-triggered: one epoll_ctl when one is made,
- * none a request. The kernel tells each change once:
+ * none a request. The kernel reports each change once:
  *
  *   event: readable |= , writable |= , peer_closed |=   --> woken
  *   read:  n < room  -> not readable until the next event (unless the peer has closed)
@@ -22,8 +22,8 @@ bool socket_stream_open(struct stream *stream, struct stream_loop *loop, int fd,
 struct stream_export socket_export(int fd);
 
 /* Begins to connect. 0: it is writable when it is connected already, else it is woken when that is
- * decided, and stream_error says how. Else an errno value of socket(2), connect(2) or ENOMEM, with
- * nothing open: EMFILE, ECONNREFUSED, ... */
+ * decided, and stream_error has the result. Else an errno value of socket(2), connect(2) or ENOMEM,
+ * with nothing open: EMFILE, ECONNREFUSED, ... */
 int socket_stream_connect(struct stream *stream, struct stream_loop *loop,
 	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls);
 

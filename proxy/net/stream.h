@@ -5,8 +5,8 @@
  *   the transport notes: readable, writable, peer_closed --> woken --> fetch, then notify
  *   stream_read, stream_write                            --> it notes what is left
  *
- * The transport tells each change once; what it told is kept here until a read or write says
- * otherwise. When it knows that nothing is left (a socket: by a short read) is its own affair.
+ * The transport reports each change once; its reports are kept here until a read or write shows the
+ * contrary. When it knows that nothing is left (a socket: by a short read) is its own affair.
  *
  * Those that were woken are served in rounds, after the loop's callbacks: first all of a round are
  * read, then all are acted on. A system call displaces most of the code in the processor's first
@@ -54,7 +54,7 @@ struct stream {
 	bool peer_closed;        /* the peer's end of data is known to come: read on until 0 */
 	bool unsure;             /* the last read was short: a reset may hide behind it */
 	bool read_ended;         /* 0 or an error was read */
-	bool failed;             /* ECONNRESET, EPIPE, ...: nothing more goes either way */
+	bool failed;             /* ECONNRESET, EPIPE, ...: no more data in either direction */
 	bool woken;              /* listed in its loop, to be served */
 	uint64_t received, sent; /* bytes so far */
 	struct stream_loop *loop;
@@ -63,9 +63,9 @@ struct stream {
 	struct transport_end end;                  /* of the transport alone */
 };
 
-/* How many are served at once: enough that the first of a stage pays little. When they have more to
- * say than this many bytes, the rest are read one by one as they are acted on: what is read ahead
- * is to be in the processor's cache still when its turn comes. */
+/* How many are served at once: enough that the first of a stage pays little. If they have more than
+ * this many bytes, the rest are read one by one as they are acted on: what is read ahead is to be
+ * in the processor's cache still when its turn comes. */
 #define STREAM_ROUND       32
 #define STREAM_ROUND_BYTES (64 * 1024)
 
@@ -81,7 +81,7 @@ void stream_close(struct stream *stream);
 /* To be served in this turn of the loop. */
 void stream_wake(struct stream *stream);
 
-/* The same, and to be read: there may be bytes that the transport has not told of. */
+/* The same, and to be read: there may be bytes that the transport has not reported. */
 static inline void stream_expect_input(struct stream *stream)
 {
 	stream->readable = true;
@@ -92,7 +92,7 @@ static inline void stream_expect_input(struct stream *stream)
  * read then. */
 void stream_yield(struct stream *stream);
 
-/* What the reads of this turn have left is read in the next. */
+/* The remainder of this turn's reads is read in the next. */
 static inline void stream_read_again(struct stream *stream)
 {
 	if (stream->readable)
@@ -107,7 +107,7 @@ static inline enum stream_result stream_read(struct stream *stream, struct buffe
 	return stream->read_ended ? STREAM_END : stream->transport->read(stream, buffer);
 }
 
-/* Is there perhaps more to read? The loop does not tell a reset apart that came together with
+/* Is there perhaps more to read? The loop does not distinguish a reset that came together with
  * bytes, and a short read does not show it: a caller that needs more than was read asks this and
  * reads once again. */
 static inline bool stream_may_have_more(struct stream *stream)
@@ -166,13 +166,14 @@ static inline int stream_error(const struct stream *stream)
 	return stream->transport->error(stream);
 }
 
-/* Is it over in both directions, even if it was not told yet? Asks the system. */
+/* Is it over in both directions, even if that was not reported yet? Asks the system. */
 static inline bool stream_is_cut(const struct stream *stream)
 {
 	return stream->transport->is_cut(stream);
 }
 
-/* Is there something to read, an end included, even if it was not told yet? Asks the system. */
+/* Is there something to read, an end included, even if that was not reported yet? Asks the
+ * system. */
 static inline bool stream_has_input(const struct stream *stream)
 {
 	return stream->transport->has_input(stream);
@@ -184,7 +185,8 @@ static inline uint64_t stream_taken(const struct stream *stream)
 	return stream->sent - stream->transport->untaken(stream);
 }
 
-/* Is a connection that should be silent over, or has it anything to read? As far as was told. */
+/* Is a connection that should be silent over, or has it anything to read? As far as it was
+ * reported. */
 bool stream_is_stale(const struct stream *stream);
 
 /* ---- from one loop to another ---------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /*
- * What carries a stream's bytes: the operations that net/stream.h needs of it, and what it holds.
+ * The carrier of a stream's bytes: the operations that net/stream.h needs of it, and what it holds.
  * A transport notes what it knows in the stream (readable, writable, peer_closed, unsure) and wakes
  * it. tests/unit/net/test_stream.c is what each of them must pass.
  */
