@@ -14,7 +14,7 @@
  * else. A reply that comes twice, late or after a cancel finds no question: what it took goes back
  * to its authority by refund. So no memory of an exchange waits for an authority.
  *
- * What an authority promises:
+ * The promises of an authority:
  *  - No call blocks. All are made on the thread of the worker that asks; several workers call at
  *    once.
  *  - A question covers all limits of a request: all of them are charged, or none.
@@ -40,7 +40,7 @@ struct questions;
 struct authority_calls;
 struct loop;
 
-/* How long a question may be pending, unless its authority says otherwise. */
+/* How long a question may be pending, unless its authority has another bound. */
 #define AUTHORITY_TIMEOUT_MS 20
 
 struct authority {
@@ -49,7 +49,7 @@ struct authority {
 };
 
 enum authority_answer {
-	AUTHORITY_JUDGED,      /* the judgement says how */
+	AUTHORITY_JUDGED,      /* the judgement has the result */
 	AUTHORITY_PENDING,     /* a reply comes, or none */
 	AUTHORITY_UNAVAILABLE, /* it cannot judge now: 503 after judgement.retry_after_ms */
 };
@@ -64,10 +64,10 @@ struct authority_question {
 
 struct authority_judgement {
 	/* JUDGED: an outcome for each charge of gate_charges, in its order. Of a refusal, those of
-	 * limits that are not violated say what is left when nothing is taken. */
+	 * limits that are not violated have the remainder before any charge. */
 	struct throttle_verdict limits;
-	/* What was taken, if limits.admitted: `account` and `throttle` are the authority's to fill
-	 * and to read, as far as it needs them. */
+	/* The charges, if limits.admitted: `account` and `throttle` are the authority's to fill and
+	 * to read, as far as it needs them. */
 	struct gate_receipt receipt;
 	uint64_t retry_after_ms; /* UNAVAILABLE: at least 1 */
 };
@@ -89,7 +89,7 @@ struct authority_calls {
 		struct authority *authority, const struct questions *questions, uint64_t number);
 
 	/* So many bytes more have passed: charged whether they fit or not, and never given back.
-	 * receipt.in_bytes says to which limits. */
+	 * receipt.in_bytes has the limits. */
 	void (*charge)(
 		struct authority *authority, const struct gate_receipt *receipt, uint64_t bytes);
 	/* The exchange is over: its true cost, if end.has_cost (to the limits of receipt.by_cost),

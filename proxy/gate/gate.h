@@ -42,7 +42,7 @@ enum gate_outcome {
 struct authority; /* gate/authority.h */
 struct authority_judgement;
 
-/* What a limit said. */
+/* A limit's outcome. */
 struct gate_limit {
 	const struct conf_limit *limit;
 	uint64_t caller; /* whom it charges: `lo` of the throttle's key */
@@ -56,9 +56,9 @@ struct gate_limit {
 };
 
 /*
- * What was taken and must be given account of, once, by gate_finish. Plain memory of the
- * exchange's; all zeroes stands for nothing. It points to no snapshot, so it outlives them; account
- * is given to the authority that it names, whatever a reload has put in force since.
+ * The charges, which must be settled once by gate_finish. Plain memory of the exchange's; all
+ * zeroes: none. It points to no snapshot, so it outlives them; account is given to the authority
+ * that it names, whatever a reload has put in force since.
  */
 struct gate_receipt {
 	struct authority *authority; /* that admitted; NULL: the table, by `throttle` */
@@ -70,7 +70,7 @@ struct gate_receipt {
 	uint64_t bytes_charged; /* of this exchange, by gate_charge_bytes */
 };
 
-/* Makes it empty. What it held is not looked at, so most of it need not be written. */
+/* Makes it empty. Its previous contents are not read, so most of it need not be initialised. */
 static inline void gate_receipt_clear(struct gate_receipt *receipt)
 {
 	receipt->authority = NULL;
@@ -83,7 +83,7 @@ static inline void gate_receipt_clear(struct gate_receipt *receipt)
 struct gate_verdict {
 	enum gate_outcome outcome;
 	const struct conf_plan *plan; /* NULL: none */
-	enum conf_lane lane;          /* high when the plan or the route says so */
+	enum conf_lane lane;          /* high if the plan or the route sets it */
 	uint32_t weight;              /* the plan's, else 1 */
 	uint64_t retry_after_ms;      /* REFUSE: the exact wait, rounded up, at least 1;
 					 UINT64_MAX: it will never fit. UNAVAILABLE */
@@ -93,9 +93,9 @@ struct gate_verdict {
 	bool shadowed;                /* a shadow limit was violated (and nothing came of it) */
 	bool exempt;                  /* on the route's allow list, or by an override */
 	bool overridden;              /* an override of this caller is in force */
-	bool names_client;           /* the session's key found what tells one client from others */
-	struct throttle_key caller;  /* hash of the first limit's key, else of the session's */
-	struct throttle_key session; /* hash of the session's key and the route */
+	bool names_client;          /* the session's key found a value that distinguishes clients */
+	struct throttle_key caller; /* hash of the first limit's key, else of the session's */
+	struct throttle_key session;               /* hash of the session's key and the route */
 	struct gate_limit limits[GATE_LIMITS_MAX]; /* the first limit_count are set */
 };
 
@@ -114,13 +114,13 @@ struct throttle_limit *gate_throttle_limits(const struct conf *conf, uint64_t gu
  * Compiles lists, plans and limits of `conf`, which must outlive the gate, over a table of
  * throttles, which is not owned. The table must have the snapshot's limits; they are found by name,
  * so a reload is: throttle_table_apply with the new limits, gate_new with the new snapshot, swap,
- * throttle_table_collect a loop turn later. What was admitted continues counting. NULL with errno:
- * ENOENT when the table lacks a limit, ENOMEM.
+ * throttle_table_collect a loop turn later. Admitted requests still count. NULL with errno: ENOENT
+ * when the table lacks a limit, ENOMEM.
  */
 struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles);
 
-/* What operators said of single callers (gate/roster.h), which must outlive the gate. Before the
- * first request; without it nothing was said. False without memory. On the roster's thread. */
+/* The operators' settings for single callers (gate/roster.h), which must outlive the gate. Before
+ * the first request; NULL: there are none. False without memory. On the roster's thread. */
 bool gate_use_roster(struct gate *gate, struct roster *roster);
 
 /* Requests with this limit are judged by `authority`, in all their limits. Before the first
@@ -128,7 +128,7 @@ bool gate_use_roster(struct gate *gate, struct roster *roster);
 bool gate_use_authority(
 	struct gate *gate, const struct conf_limit *limit, struct authority *authority);
 
-/* What 401 says in WWW-Authenticate, by the key of plans. */
+/* The value of WWW-Authenticate in a 401, by the key of plans. */
 struct slice gate_challenge(const struct gate *gate);
 
 /* The plan that the lists in the files give to a key; NULL: none. */
@@ -147,7 +147,7 @@ struct gate_identity {
 	bool overridden;
 	bool leased;    /* the authority may admit it by what nodes lease: authority_calls.admit */
 	bool ambiguous; /* the server may read another key */
-	bool names_client; /* the session's key found what tells one client from others */
+	bool names_client; /* the session's key found a value that distinguishes clients */
 	struct throttle_key hashes[GATE_LIMITS_MAX + 1]; /* of the set's key expressions */
 	/* With an authority: the caller of each limit of the fleet, by a seed that all nodes have.
 	 * Those of other limits are not set. */
@@ -158,7 +158,7 @@ struct gate_identity {
 struct throttle_key gate_shared_session(
 	const struct gate *gate, const struct conf_route *route, struct identity_input *input);
 
-/* What is judged. */
+/* The kind of the judged object. */
 enum gate_kind {
 	GATE_REQUEST,   /* by the route's limits */
 	GATE_HANDSHAKE, /* of a WebSocket that is read: by these and max_sockets, until it ends */
@@ -193,9 +193,9 @@ void gate_judge(const struct gate *gate, const struct conf_route *route,
 	struct gate_verdict *verdict, struct gate_receipt *receipt);
 
 /*
- * The same in two steps, for limits that an authority judges. gate_begin says all but what they do:
- * `verdict` has the session, lane and plan; `receipt` is empty. True when they are to be asked,
- * false when the verdict stands. gate_conclude completes the verdict by what the authority has
+ * The same in two steps, for limits that an authority judges. gate_begin determines all but their
+ * effect: `verdict` has the session, lane and plan; `receipt` is empty. True: they must be asked;
+ * false: the verdict is final. gate_conclude completes the verdict by what the authority has
  * judged; with GATE_ADMIT `receipt` names it.
  */
 bool gate_begin(const struct gate *gate, const struct conf_route *route,
@@ -217,15 +217,15 @@ void gate_conclude_unavailable(uint64_t retry_after_ms, struct gate_verdict *ver
  */
 bool gate_judges_at_turn(const struct gate_identity *identity);
 
-/* What the limits are asked for: by the table's numbers, the caller and the cost of each. Returns
- * how many. */
+/* The request to the limits: by the table's numbers, the caller and the cost of each. Returns how
+ * many. */
 unsigned gate_charges(const struct gate_identity *identity,
 	struct throttle_charge charges[static GATE_LIMITS_MAX]);
 
 /* The i-th of these limits. Valid as long as the identity's gate. */
 const struct conf_limit *gate_limit_at(const struct gate_identity *identity, unsigned i);
 
-/* What gate_judge would say now, taking nothing and counting no refusal. */
+/* The verdict that gate_judge would give now; takes nothing and counts no refusal. */
 void gate_explain(const struct gate *gate, const struct conf_route *route,
 	const struct gate_identity *identity, uint64_t now_ns, struct gate_verdict *verdict);
 
@@ -240,8 +240,8 @@ struct gate_end {
 	bool never_forwarded; /* not a byte went upstream: all is given back */
 	bool has_cost;        /* the response's cost field (route->cost_field) held a number */
 	uint64_t cost;
-	uint64_t bytes; /* bodies, both ways, as they passed: all of them, also those that
-			   gate_charge_bytes has told of */
+	uint64_t bytes; /* bodies, both ways, as they passed: all of them, including those reported
+			   by gate_charge_bytes */
 };
 
 /* Charges limits in bytes while an exchange continues; `bytes` is the total so far. Never refuses:

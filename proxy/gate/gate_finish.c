@@ -1,4 +1,4 @@
-/* What a request is charged after it was admitted: its bytes, its cost, or nothing. */
+/* Charges of a request after its admission: its bytes, its cost, or nothing. */
 #include "gate/gate.h"
 
 #include "gate/gate_internal.h"

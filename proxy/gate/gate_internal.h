@@ -1,4 +1,4 @@
-/* What the files of the gate share. */
+/* Declarations that the files of the gate share. */
 #ifndef GATE_GATE_INTERNAL_H
 #define GATE_GATE_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* What the limits say of a request. */
+/* The limits' verdict about a request. */
 #include "gate/gate.h"
 
 #include <stddef.h>

@@ -7,8 +7,8 @@
 #include "gate/pairs.h"
 #include "http/forwarded.h"
 
-/* What may be mistaken for one another: part of the hash's domain. The numbers stay as they are:
- * the callers in a state folder are known by these hashes. */
+/* Forms of keys that may be mistaken for each other: part of the hash's domain. The numbers stay as
+ * they are: the callers in a state folder are known by these hashes. */
 enum identity_class {
 	CLASS_ADDRESS = 1,
 	CLASS_NETWORK,

@@ -5,9 +5,9 @@
  *                                     has, the address
  *
  * What comes out is a 128-bit keyed hash of the parts. Parts keep their bounds (`a` + `bc` is not
- * `ab` + `c`) and their class: an address is never a header that spells it. What a client can put
- * where it likes is one class, so that a key gets one quota, not one as a header and another as a
- * query parameter. Values of any length are hashed whole.
+ * `ab` + `c`) and their class: an address is never a header that spells it. Values that a client
+ * can move between places are one class, so that a key gets one quota, not one as a header and
+ * another as a query parameter. Values of any length are hashed whole.
  *
  * A caller has one key: where a field, cookie or parameter that counts is there twice, or is
  * spelled so that some servers take it for the key's and others do not (?KEY=, ?%6Bey=, ?key[]=),
@@ -40,7 +40,7 @@ struct identity_input {
 	bool ambiguous;      /* set when a part that was evaluated may be read otherwise */
 };
 
-/* Does a value of this alternative tell one client from others behind the same address? */
+/* Does a value of this alternative distinguish clients behind the same address? */
 bool identity_names_client(const struct key_alternative *alternative);
 
 /* The caller's hash; `*alternative`: the one that had values, NULL: none had, it is the address. */
@@ -74,7 +74,7 @@ bool identity_hash_text(const struct conf_key *key, struct slice text,
 struct slice identity_text(const struct conf_key *key, struct identity_input *input,
 	char scratch[static IDENTITY_TEXT_BYTES]);
 
-/* 16 hex digits of a hash, for logs: those by which throttles tell callers apart (throttle.h), so
+/* 16 hex digits of a hash, for logs: those by which throttles distinguish callers (throttle.h), so
  * that a caller of a log line can be looked up and reset. The same as long as the state folder is.
  * Not NUL-terminated. */
 #define IDENTITY_SHORT_BYTES 16

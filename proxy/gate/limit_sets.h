@@ -45,7 +45,7 @@ struct limit_sets {
 	size_t plan_count;
 };
 
-/* 0, or ENOMEM, ENOENT as gate_new says. */
+/* 0, or ENOMEM, ENOENT as in gate_new. */
 int limit_sets_init(
 	struct limit_sets *sets, const struct conf *conf, const struct throttle_table *throttles);
 void limit_sets_free(struct limit_sets *sets);

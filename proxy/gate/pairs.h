@@ -11,16 +11,16 @@
 #include "http/message.h"
 
 /* The value of the first cookie of that name, without the optional quotes, or none (RFC 6265
- * section 4.2.1, over all Cookie lines). Names are compared as they stand. `*ambiguous` is set when
- * there is another with another value. */
+ * section 4.2.1, over all Cookie lines). Names are compared without decoding. `*ambiguous` is set
+ * when there is another with another value. */
 struct slice pairs_cookie(const struct http_head *head, struct slice name, bool *ambiguous);
 
 /* The raw value of the first parameter of that very name in a query, or none; it may hold %XX and
- * '+', which count as what they stand for. `*ambiguous` is set when there is another, or one that a
- * server might take for it. */
+ * '+', which count as their decoded values. `*ambiguous` is set when there is another, or one that
+ * a server might take for it. */
 struct slice pairs_parameter(struct slice query, struct slice name, bool *ambiguous);
 
-/* True: the text begins with %XX, and `*byte` is the byte that it stands for. */
+/* True: the text begins with %XX, and `*byte` is its decoded value. */
 bool pairs_is_escape(struct slice text, char *byte);
 
 #endif

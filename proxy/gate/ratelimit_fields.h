@@ -16,8 +16,8 @@
  * left for now.
  *
  * t and the reset of what was admitted are never above the window: a window counted in slots may
- * empty a slot later, but no more than the window is ever said to be left of it. The exact wait of
- * a refused request is in Retry-After, and as reset in the dialects whose clients read only that.
+ * empty a slot later, but the reported remainder never exceeds the window. The exact wait of a
+ * refused request is in Retry-After, and as reset in the dialects whose clients read only that.
  *
  * When the upstream sent such fields itself, the client gets what is more restrictive: a list of
  * its own (draft-11) is joined with ours, as further field lines; of single values the set with
@@ -51,10 +51,10 @@ unsigned ratelimit_violated(
 	const struct gate_verdict *verdict, struct slice names[static GATE_LIMITS_MAX]);
 
 /* The limit that is used up first: violated, then least left, then latest reset; of those that all
- * dialects can tell. NULL: none. */
+ * dialects can express. NULL: none. */
 const struct gate_limit *ratelimit_tightest(const struct gate_verdict *verdict);
 
-/* What a limit says is left: nothing, for a request that it refused. */
+/* The remainder that a limit reports: nothing, for a request that it refused. */
 uint64_t ratelimit_remaining(const struct gate_limit *limit);
 
 /* ---- ratelimit_merge.c ---------------------------------------------------------------------- */
@@ -65,7 +65,7 @@ enum ratelimit_merge {
 	RATELIMIT_BOTH,   /* pass theirs on and write ours too */
 };
 
-/* What to do with a response's own fields. `response` may be NULL (a reply of our own). */
+/* The treatment of a response's own fields. `response` may be NULL (a reply of our own). */
 enum ratelimit_merge ratelimit_merge(enum conf_ratelimit_headers dialect,
 	const struct gate_verdict *verdict, const struct http_head *response);
 

@@ -1,5 +1,5 @@
 /*
- * Is a path read alike by all servers, as far as routes tell?
+ * Do all servers read a path alike, as far as it matters to routes?
  *
  *   /x/..//admin   --as normalised--> route "all"
  *                  --slashes merged-> route "admin", which denies: refused
@@ -7,7 +7,7 @@
  * A limit or a deny list holds only if the server behind reads the same path in a request as the
  * route that has them. So a path is matched in every way that a server may read it
  * (http/path_readings.h). Where that leads to another route, and either of the two denies or limits
- * and does not say `ambiguous_path = allow`, or to no route at all, the request is refused.
+ * and does not have `ambiguous_path = allow`, or to no route at all, the request is refused.
  */
 #ifndef GATE_READINGS_H
 #define GATE_READINGS_H

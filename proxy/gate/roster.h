@@ -1,13 +1,13 @@
 /*
- * What an operator has said of single callers while sluice runs, beside the configuration: which
- * plan a key has, and overrides of callers that end by themselves.
+ * An operator's settings for single callers while sluice runs, in addition to the configuration:
+ * which plan a key has, and overrides of callers that end by themselves.
  *
  *   admin: put --> file in the state folder (write, fsync, rename, fsync) --> tables in memory
  *   gate (any thread): find in the tables, without a lock
  *
- * A key here goes before the lists in the files of plans. A change is on disk before it is seen, or
- * nothing has changed. The tables grow and never shrink: what was taken out leaves its place for
- * when it comes back, and all of it is freed with the roster.
+ * A key here takes precedence over the lists in the files of plans. A change is on disk before it
+ * is seen, or nothing has changed. The tables grow and never shrink: what was taken out leaves its
+ * place for when it comes back, and all of it is freed with the roster.
  */
 #ifndef GATE_ROSTER_H
 #define GATE_ROSTER_H
@@ -20,8 +20,8 @@
 struct roster;
 
 /* A plan's name as the roster knows it; the same for its life. */
-#define ROSTER_PLAN_NONE    0U         /* nothing is said of this key */
-#define ROSTER_PLAN_REVOKED UINT32_MAX /* it is known to none, whatever the files say */
+#define ROSTER_PLAN_NONE    0U         /* the key has no setting */
+#define ROSTER_PLAN_REVOKED UINT32_MAX /* it is unknown even if a file lists it */
 
 enum roster_override_kind {
 	ROSTER_NO_OVERRIDE,
@@ -40,7 +40,7 @@ struct roster_override {
  * to `roster.set-aside`. NULL with a sentence in `why` when it can't be read, or without memory.
  * `why` has a sentence, too, when a file was set aside; else it is empty. */
 struct roster *roster_open(const char *folder, uint64_t now_s, char *why, size_t why_bytes);
-/* Nobody looks anything up any more. NULL is ignored. */
+/* No thread may look anything up any more. NULL is ignored. */
 void roster_close(struct roster *roster);
 
 /* Does it outlive the process? */
@@ -71,7 +71,7 @@ bool roster_has_overrides(const struct roster *roster);
 
 /* Of the key itself, else of its digest. */
 uint32_t roster_find_key(const struct roster *roster, struct slice key);
-/* What was put under exactly this text. */
+/* The setting of exactly this text. */
 uint32_t roster_find_text(const struct roster *roster, struct slice text);
 /* One that has not ended at `now_s`; else kind is ROSTER_NO_OVERRIDE. `caller` is `lo` of its key
  * in the throttles. */

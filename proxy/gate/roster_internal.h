@@ -1,4 +1,4 @@
-/* What the two files of the roster share. */
+/* Declarations that the two files of the roster share. */
 #ifndef GATE_ROSTER_INTERNAL_H
 #define GATE_ROSTER_INTERNAL_H
 
@@ -57,7 +57,7 @@ static inline struct roster_override roster_unpack(uint64_t value)
 
 /* Writes the file as it will be when `entry` of `side`, which need not be in it yet, has `value`.
  * 0, or errno and the file is as before. Whether the new file outlives a failure of the machine may
- * be unsure; then the log says so. */
+ * be unsure; then the log reports it. */
 int roster_write(struct roster *roster, const struct roster_side *side,
 	const struct roster_entry *entry, uint64_t value, uint64_t now_s);
 

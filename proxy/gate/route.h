@@ -6,8 +6,8 @@
  *             any host    /                         \ regexes         /    conf's order wins
  *
  * The answer is the one a scan of conf.routes in order gives: the first whose host, path and method
- * fit. What it costs depends on the request's labels and segments, not on how many routes there
- * are; only regexes are tried one by one, and only those that could still win.
+ * fit. Its cost depends on the request's labels and segments, not on how many routes there are;
+ * only regexes are tried one by one, and only those that could still win.
  */
 #ifndef GATE_ROUTE_H
 #define GATE_ROUTE_H

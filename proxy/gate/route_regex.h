@@ -18,7 +18,7 @@ enum route_regex {
 	ROUTE_REGEX_UNDECIDED, /* the request has used up what it may try */
 };
 
-/* What is matched from here on is another request; or another host, path or method of the same. */
+/* The following matches are for another request; or another host, path or method of the same. */
 void route_regex_begin(struct route_scratch *scratch);
 void route_regex_go_on(struct route_scratch *scratch);
 

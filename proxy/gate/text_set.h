@@ -26,7 +26,7 @@ bool text_set_init(struct text_set *set, size_t count);
 void text_set_free(struct text_set *set);
 
 /* Adds a text, whose bytes must outlive the set; one that is there already keeps its number. At
- * most as many as text_set_init was told. */
+ * most the number passed to text_set_init. */
 void text_set_add(struct text_set *set, struct slice text, uint32_t number);
 
 #define TEXT_SET_NONE UINT32_MAX
