@@ -17,8 +17,8 @@
  * ProbeRTT does) and base is what is measured then; every 2 s as long as that finds a much lower
  * one. Failures (timeouts, 503s of the upstream) of more than a tenth of a window cut the limit
  * multiplicatively instead, as AIMD does. A window in which less than half of the limit was used
- * says nothing about it and changes nothing. Private to the room; the caller holds the run queue's
- * lock. */
+ * proves nothing about it and changes nothing. Private to the room; the caller holds the run
+ * queue's lock. */
 #ifndef SLUICE_QUEUE_ADAPT_H
 #define SLUICE_QUEUE_ADAPT_H
 

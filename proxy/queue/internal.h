@@ -89,7 +89,7 @@ void session_next_changed(struct queue *queue, struct shard *shard, struct sessi
 	struct outbox *outbox, uint64_t now_ns);
 
 /* Gives back the place at its upstream that a ticket in flight has, if it has one. The exchange was
- * not answered: it says nothing of how fast the upstream is. */
+ * not answered: it does not show how fast the upstream is. */
 void ticket_give_place(struct ticket *ticket, struct outbox *outbox, uint64_t now_ns);
 
 /* ---- hold.c: the same -------------------------------------------------------------------- */
@@ -115,7 +115,7 @@ void session_roll(
 void session_withdraw(struct queue *queue, struct shard *shard, struct session *session,
 	struct ticket *ticket, uint64_t now_ns);
 
-/* A waiting ticket is withdrawn and its owner told why. */
+/* A waiting ticket is withdrawn and its owner gets the reason. */
 void session_refuse(struct queue *queue, struct shard *shard, struct session *session,
 	struct ticket *ticket, enum queue_verdict verdict, struct outbox *outbox, uint64_t now_ns);
 

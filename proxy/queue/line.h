@@ -39,7 +39,7 @@ struct run_queue {
 	/* written by tickets that wait, whether bounded or not */
 	_Alignas(64) _Atomic uint64_t waiting;
 
-	/* when pace allows the next, QUEUE_NEVER if nobody waits for it; read by queue_expire */
+	/* when pace allows the next, QUEUE_NEVER if no ticket waits for it; read by queue_expire */
 	_Atomic uint64_t deadline_ns;
 
 	/* guarded by lock */
@@ -49,7 +49,7 @@ struct run_queue {
 	struct run_queue_slots slots; /* of config.takes_slots */
 	uint32_t limit, in_flight;
 	uint32_t peak;     /* of in_flight, since the use was read */
-	bool lacks;        /* config.lacks was called since it was read and nobody waited */
+	bool lacks;        /* config.lacks was called since it was read and no ticket waited */
 	uint32_t runnable; /* sessions in the lists */
 	uint32_t serving;  /* sessions between line_pop and line_settle */
 	uint32_t high_run; /* turns of the high lane since a normal one, while one waits */
@@ -64,7 +64,7 @@ struct run_queue {
 	_Atomic uint32_t references;     /* the owner's, and those who are to serve it */
 };
 
-/* A turn: who is served, and which of its tickets are too old to be. */
+/* A turn: the session to serve, and its tickets that are too old. */
 struct turn {
 	struct session *session;
 	enum line_place from;
@@ -79,7 +79,7 @@ enum line_offer {
 	LINE_WAITS_SERVE, /* the same, and the line must be served */
 };
 
-/* No place needed? The one question of the fast path: a read of a line that nobody writes. */
+/* No place needed? The one question of the fast path: a read of a line that no thread writes. */
 static inline bool line_is_bounded(const struct run_queue *run_queue)
 {
 	return atomic_load_explicit(&run_queue->bounded, memory_order_relaxed);
@@ -98,7 +98,8 @@ static inline bool line_is_free(const struct run_queue *run_queue)
 enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
 	const struct ticket *ticket, bool try_only, uint64_t now_ns);
 
-/* Whose turn is it? Takes a place and a session from the line. False if nobody may go now. */
+/* Whose turn is it? Takes a place and a session from the line. False if no ticket may be served
+ * now. */
 bool line_pop(struct run_queue *run_queue, struct turn *turn, uint64_t now_ns);
 
 /* The session in line has a high ticket now that goes before what it runnable up with. Shard's
@@ -111,9 +112,9 @@ void line_promote(struct run_queue *run_queue, struct session *session, const st
 bool line_charge(
 	struct run_queue *run_queue, const struct turn *turn, uint32_t shed, uint64_t now_ns);
 
-/* Ends a turn: gone says that a ticket took the place; next is another one of the session that may
- * go, so that it comes back into line; if it is NULL it is out of line, and waits says that it
- * still has queued tickets. Returns whether the line must be served on. Shard's mutex held. */
+/* Ends a turn: gone: a ticket took the place; next is another one of the session that may go, so
+ * that it comes back into line; if it is NULL it is out of line, and waits is true if it still has
+ * queued tickets. Returns whether the line must be served on. Shard's mutex held. */
 bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone,
 	const struct ticket *next, bool waits, uint32_t shed, uint64_t now_ns);
 

@@ -27,8 +27,8 @@
  * queue_done
  *
  * At most one dispatch() is under way for a ticket, and as long as one is, its memory must stay.
- * queue_leave and queue_done say QUEUE_UNDER_WAY in that case: the ticket is out of its session
- * already, and its owner frees it when it arrives and queue_arrive says QUEUE_GONE. */
+ * queue_leave and queue_done return QUEUE_UNDER_WAY in that case: the ticket is out of its session
+ * already, and its owner frees it when it arrives and queue_arrive returns QUEUE_GONE. */
 #ifndef SLUICE_QUEUE_QUEUE_H
 #define SLUICE_QUEUE_QUEUE_H
 
@@ -45,7 +45,7 @@ struct run_queue; /* queue/run_queue.h */
 struct session;
 struct shard;
 
-/* What comes of a ticket. */
+/* The result of a ticket. */
 enum queue_verdict {
 	QUEUE_GO,                 /* in flight: forward it now */
 	QUEUE_WAIT,               /* queued: dispatch() will be called for it */
@@ -61,7 +61,7 @@ enum queue_verdict {
 	QUEUE_GONE,   /* out since its owner left it; only its memory waited for this message */
 };
 
-/* What leaving or completing found. */
+/* The state that leaving or completing found. */
 enum queue_left {
 	QUEUE_LEFT,      /* out: the owner may free or reuse the ticket */
 	QUEUE_UNDER_WAY, /* out, but a message for it is under way: keep the memory until it arrives
@@ -93,7 +93,7 @@ struct queue_policy {
 	uint32_t high_burst;      /* high ones that may pass a waiting normal one; 0 counts as 1 */
 	uint32_t session_idle_ms; /* from the last completion to the roll; 0: at the completion */
 	bool forgets; /* one that has nothing to remember is rolled at the completion, too: no
-			 connection of its own, nor how fast it goes */
+			 connection of its own, nor a rate */
 	uint32_t read_hold_ms; /* WRITES: from a safe one's turn until it holds no write back */
 };
 
@@ -112,7 +112,7 @@ struct ticket {
 	uint8_t lane;    /* enum queue_lane */
 	bool unsafe;     /* an unsafe method: a write */
 	bool failed;     /* set before queue_done: timeout or overload, for the adaptive bound */
-	bool unordered;  /* its client is not known: as if the policy said NONE */
+	bool unordered;  /* its client is not known: as if the policy were NONE */
 	bool unready;    /* takes its turn in the order, but no place before queue_ready */
 	bool bounded;   /* unready, and the bounds of those that wait hold at queue_ready as well */
 	bool hears_end; /* set before queue_detach: gets ENDING, too, and not only ABORTED */
@@ -158,16 +158,16 @@ static inline struct ticket *ticket_of(struct message *message)
 struct queue_callbacks {
 	void *ctx;
 
-	/* The ticket has something to tell its owner: post its message to that worker, which
-	 * calls queue_arrive. Must not block. Required. */
+	/* The ticket has an event for its owner: post its message to that worker, which calls
+	 * queue_arrive. Must not block. Required. */
 	void (*dispatch)(void *ctx, unsigned worker, struct ticket *ticket);
 
-	/* The pin is off its session, which was rolled or closed, or by queue_sweep_pins: close
-	 * the connection that it stands for. May be NULL. */
+	/* The pin is off its session, which was rolled or closed, or by queue_sweep_pins: close its
+	 * connection. May be NULL. */
 	void (*unpin)(void *ctx, void *pin);
 
 	/* There is an earlier deadline than the last queue_expire returned: make the timer thread
-	 * call queue_expire at deadline_ns. May be NULL if nobody keeps time. */
+	 * call queue_expire at deadline_ns. May be NULL if no clock is used. */
 	void (*timer_changed)(void *ctx, uint64_t deadline_ns);
 };
 
@@ -222,7 +222,7 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
 
 /* The exchange became a tunnel: it orders nothing any more and gives its place at the upstream
  * back, but its session is not idle before queue_done. In-flight tickets only. ABORTED may still
- * come for it, and ENDING if it hears that. */
+ * come for it, and ENDING if it accepts that. */
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
 /* A tunnel continues in other memory: from now on `heir` has the place of the ticket, which is out.
@@ -251,7 +251,7 @@ static inline void queue_answered(struct queue *queue, struct ticket *ticket, ui
 
 /* Order without a place. An exchange that could not make progress if it were in flight holds
  * neither a place at the upstream nor one of session_in_flight, but keeps its position in its
- * session's order: nothing that must come after it goes.
+ * session's order: nothing that must follow it is sent.
  *
  *   ticket.unready, queue_enter -> WAIT ... its turn by order ... aside --.
  *   GO -> queue_yield (it has to wait for something else) -------> aside --+- queue_ready -> GO
@@ -322,7 +322,7 @@ enum session_state queue_close_session(
 	struct queue *queue, struct session_key key, enum session_state state, uint64_t now_ns);
 uint64_t queue_close_all(struct queue *queue, enum session_state state, uint64_t now_ns);
 
-/* What a listing shows of a session. */
+/* The part of a session that a listing shows. */
 struct session_view {
 	struct session_key key;
 	enum session_state state;
@@ -334,7 +334,7 @@ struct session_view {
 };
 
 /* Visits the sessions, a shard at a time from a copy, so that visit may take its time; it returns
- * false to stop. What changes meanwhile may be shown as it was. False without memory. */
+ * false to stop. Concurrent changes may be missing. False without memory. */
 bool queue_each_session(
 	struct queue *queue, bool (*visit)(void *ctx, const struct session_view *view), void *ctx);
 

@@ -7,11 +7,11 @@
  *
  * Turns are a deficit round-robin (Shreedhar and Varghese, SIGCOMM 1995) in exchanges; the short
  * list of newcomers is RFC 8290's (FQ-CoDel) section 4.2, bounded so that a flood of newcomers
- * starves nobody. Sessions whose next ticket is of the high lane go first; of high_burst turns of
- * theirs and one, one is of the normal lane. An idle share is used by any that has work; a lone
+ * starves no session. Sessions whose next ticket is of the high lane go first; of high_burst turns
+ * of theirs and one, one is of the normal lane. An idle share is used by any that has work; a lone
  * session is drained in one go.
  *
- * Without bound and pace nobody ever waits here, and a ticket passes without writing to anything
+ * Without bound and pace no ticket ever waits here, and a ticket passes without writing to anything
  * that belongs to the run queue. */
 #ifndef SLUICE_QUEUE_RUN_QUEUE_H
 #define SLUICE_QUEUE_RUN_QUEUE_H
@@ -45,10 +45,11 @@ struct run_queue_config {
 	 * Scale", ACM Queue 13(8), 2015, after CoDel, RFC 8289). Target 0: off; interval 0: 100. */
 	uint32_t shed_target_ms, shed_interval_ms;
 
-	/* Beside max_in_flight, another thread says how many places there are, and until when
-	 * (run_queue_set_slots). Until it has said so first, there are none. `lacks` is called when
-	 * one has to wait for that: at most once between two calls of run_queue_read_use that
-	 * found nobody waiting. With the run queue's lock held, as `pace` is. */
+	/* Beside max_in_flight, another thread sets the number of places and the time until which
+	 * they are valid (run_queue_set_slots). Before its first call there are none. `lacks` is
+	 * called when one has to wait for that: at most once between two calls of
+	 * run_queue_read_use that found no waiting ticket. With the run queue's lock held, as
+	 * `pace` is. */
 	bool takes_slots;
 	void (*lacks)(void *ctx);
 	void *lacks_ctx;
@@ -59,8 +60,8 @@ struct run_queue_config {
 struct run_queue *run_queue_create(struct queue *queue, const struct run_queue_config *config);
 
 /* Takes another configuration, while in use: a reload keeps the run queue of an upstream, and with
- * it the count of what is in flight. What waits and may go by the new one is dispatched. Tickets
- * that went while there was no bound are not counted by a later bound. */
+ * it the count of what is in flight. Waiting tickets that the new one permits are dispatched.
+ * Tickets that went while there was no bound are not counted by a later bound. */
 void run_queue_configure(
 	struct run_queue *run_queue, const struct run_queue_config *config, uint64_t now_ns);
 
@@ -78,9 +79,9 @@ struct run_queue_use {
 	uint32_t limit;    /* max_in_flight in force; UINT32_MAX: none */
 };
 
-/* What may go by the new ones is dispatched, with `refuses` all that waits is answered. When it
- * returns, nothing begins any more by the old ones, and `use` has what is in flight then; the peak
- * begins again. Any thread. */
+/* Tickets that the new ones permit are dispatched; with `refuses` all waiting ones are answered.
+ * When it returns, nothing begins any more by the old ones, and `use` has what is in flight then;
+ * the peak begins again. Any thread. */
 void run_queue_set_slots(struct run_queue *run_queue, const struct run_queue_slots *slots,
 	struct run_queue_use *use, uint64_t now_ns);
 
@@ -99,7 +100,8 @@ struct run_queue_counts {
 	uint32_t in_flight, max_in_flight; /* now; the bound in force, 0 for none */
 	uint32_t sessions;                 /* in line */
 	uint64_t waiting;                  /* tickets queued for this upstream */
-	uint64_t dispatched, shed, paced;  /* through the bound; shed; times that pace said wait */
+	uint64_t dispatched, shed,
+		paced;         /* through the bound; shed; times that pace delayed a ticket */
 	uint64_t drain_gap_ns; /* mean time between dispatches from the line; 0 unknown */
 };
 void run_queue_count(struct run_queue *run_queue, struct run_queue_counts *counts);

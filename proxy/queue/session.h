@@ -10,10 +10,10 @@
  * Only the next ticket is ever considered; whatever is behind it waits, which is what makes a
  * barrier hold in both directions. A ticket that is aside or claims a place has had its turn in the
  * order: it holds back whatever must come after it, but no place of the upstream and, unless it
- * keeps its part, none of session_in_flight. Nothing in a lane goes before a claim, so a claim
- * waits for places only, and those are held only by exchanges that are with the upstream; and for a
- * part, which one that keeps it holds as well: so that one claims before those without. Pure
- * bookkeeping: the caller holds the shard's mutex. Private to the room. */
+ * keeps its part, none of session_in_flight. Nothing in a lane precedes a claim, so a claim waits
+ * for places only, and those are held only by exchanges that are with the upstream; and for a part,
+ * which one that keeps it holds as well: so that one claims before those without. Pure bookkeeping:
+ * the caller holds the shard's mutex. Private to the room. */
 #ifndef SLUICE_QUEUE_SESSION_H
 #define SLUICE_QUEUE_SESSION_H
 
@@ -28,7 +28,8 @@ enum ticket_state {
 	TICKET_DETACHED, /* a tunnel: it only keeps its session */
 };
 
-/* What a ticket asks of the others of its session; the ordering of its route and its method say. */
+/* A ticket's condition on the others of its session, by the ordering of its route and its
+ * method. */
 enum ticket_order {
 	TICKET_FREE,    /* overlaps with anything */
 	TICKET_SHARED,  /* overlaps with anything but a barrier; FREE once it holds none back */
@@ -36,11 +37,11 @@ enum ticket_order {
 };
 #define TICKET_ORDERS 3
 
-/* What waits: in a lane, or as a claim. */
+/* The waiting tickets: in a lane, or as a claim. */
 #define SESSION_CLAIMS QUEUE_LANES
 #define SESSION_LISTS  (QUEUE_LANES + 1)
 
-/* In which list of the run queue a session stands. */
+/* The list of the run queue that has a session. */
 enum line_place {
 	LINE_NONE,
 	LINE_NEW,
@@ -57,7 +58,7 @@ struct session {
 	uint32_t placeless; /* of these: aside or claiming, and not one of session_in_flight */
 	uint32_t detached;
 	uint64_t queued_bytes;
-	uint32_t high_run;     /* high ones gone since a normal one last could have */
+	uint32_t high_run;     /* high ones served since a normal one last could have been */
 	struct ticket *flight; /* ASIDE, FLYING and DETACHED, for an abort */
 
 	struct session *idle_prev, *idle_next; /* the idle list, or that of held ones; idle_next
@@ -120,7 +121,7 @@ static inline bool session_is_empty(const struct session *session)
 }
 
 /* Would the next one of an empty session find anything that a new one had not? Its connection, or
- * how fast it goes. */
+ * its rate. */
 static inline bool session_remembers(const struct session *session)
 {
 	return session->pin != NULL || session->gap_us != 0;
@@ -162,7 +163,7 @@ struct ticket *session_next(const struct session *session);
 /* Would this newcomer be the next one if it were queued now? */
 bool session_is_next(const struct session *session, const struct ticket *ticket);
 
-/* Into its lane, to the end or where it says (ticket.behind); out of it or of the claims; from
+/* Into its lane, to the end or to its place (ticket.behind); out of it or of the claims; from
  * nowhere into flight; out of flight, or from aside. */
 void session_insert(struct session *session, struct ticket *ticket);
 void session_remove(struct session *session, struct ticket *ticket);
