@@ -15,7 +15,7 @@
  * there are no more than BUSIEST_CALLERS callers. Sums over workers and over the two windows keep
  * the bound, with the N of all of them.
  *
- * What is reported is the last one to two windows, so that it is about now.
+ * The report covers the last one to two windows.
  *
  * One thread adds, any thread reads meanwhile. No allocation, no lock; a counter that is there
  * costs a hash and one store.
@@ -52,7 +52,7 @@ struct busiest {
 
 /* NULL without memory; pages that are not needed are not touched. */
 struct busiest *busiest_new(void);
-/* Nobody adds or reads any more. NULL is ignored. */
+/* No thread adds or reads any more. NULL is ignored. */
 void busiest_free(struct busiest *busiest);
 
 /* Where a caller is looked for first. `caller` is from a hash that spreads over all bits. */

@@ -28,7 +28,7 @@ void exposition_family(
 /* One sample. `labels` are pairs of name and value, ended by NULL; values are escaped. */
 void exposition_sample(FILE *out, const char *name, const char *const *labels, double value);
 
-/* What has to stand at the end. */
+/* The end of the text. */
 void exposition_end(FILE *out, enum exposition_format format);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * The table of metrics: what each counter and histogram is called, counts and means. Names, labels
- * and help stand here once; what is exported and documented is read from this table.
+ * and help are here once; what is exported and documented is read from this table.
  *
  * Every scope has rows, one a route, a limit and so on (STATS_NODE has one), and a row is an array
  * of slots: one a counter and label value, or several a histogram.
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a row stands for; its name is the label of that name. */
+/* The subject of a row; its name is the label of that name. */
 enum stats_scope {
 	STATS_NODE, /* this process: no label */
 	STATS_ROUTE,
@@ -45,7 +45,7 @@ enum stats_limit_verdict {
 #define STATS_BOUNDS          18
 #define STATS_HISTOGRAM_SLOTS (STATS_BOUNDS + 2)
 
-/* What becomes of a message that is sent to a WebSocket's client beside its server's. */
+/* The result of a message to a WebSocket's client that its server did not send. */
 enum stats_send_result {
 	STATS_SEND_WRITTEN,
 	STATS_SEND_DROPPED,

@@ -1,4 +1,4 @@
-/* What a worker has counted for invoices since its rows were taken away last. */
+/* A worker's counts for invoices since its rows were last collected. */
 #ifndef STATS_USAGE_COUNTS_H
 #define STATS_USAGE_COUNTS_H
 

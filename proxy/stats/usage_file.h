@@ -1,5 +1,5 @@
 /*
- * What callers have used, in files of an hour each in a folder of their own:
+ * The callers' use, in one file per hour in a folder of their own:
  *
  *   FOLDER/2026112209      HASH ADMITTED REFUSED LIMIT      a line for each caller and limit that
  *   FOLDER/2026112210                                       an interval had; lines are added up

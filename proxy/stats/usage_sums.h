@@ -1,5 +1,5 @@
-/* What callers have used, added up over the rows of many files, in the order of limits and callers.
- * It is whole or refused: an invoice that lacks some callers would be wrong. */
+/* The callers' use, added up over the rows of many files, ordered by limit and caller. It is whole
+ * or refused: an invoice that lacks some callers would be wrong. */
 #ifndef STATS_USAGE_SUMS_H
 #define STATS_USAGE_SUMS_H
 
