@@ -4,10 +4,10 @@
  *   run queue --pace_charge, at each dispatch--> a throttle table of this upstream's own, in memory
  *                                                with one caller: the upstream itself
  *
- * No window of the pace's length holds more dispatches than its amount. What is dispatched is sent
- * a little later, and reaches the server later still, not always by the same little: a guard of a
- * fiftieth of the window (1 to 50 ms) is added to it. Who was held up for longer on its way out of
- * sluice, by a connect say, or is sent a second time, is charged once more when it is sent. So no
+ * No window of the pace's length holds more dispatches than its amount. A dispatched request is
+ * sent a little later, and reaches the server still later, by a varying time: a guard of a fiftieth
+ * of the window (1 to 50 ms) is added to it. A request that was delayed longer inside sluice, for
+ * example by a connect, or is sent a second time, is charged once more when it is sent. So no
  * window holds more that was sent; and none holds more that arrived, as long as the way to the
  * server takes no longer for one request than for another by more than the guard.
  */

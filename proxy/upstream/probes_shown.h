@@ -1,6 +1,6 @@
 /*
- * What active health checks found, for whoever shows it, on any thread: of a server, and which node
- * of the fleet probes the servers of an upstream with health_shared.
+ * The results of active health checks, to be shown by any thread: of a server, and which node of
+ * the fleet probes the servers of an upstream with health_shared.
  */
 #ifndef UPSTREAM_PROBES_SHOWN_H
 #define UPSTREAM_PROBES_SHOWN_H
@@ -26,7 +26,7 @@ struct server_finding {
 /* A node's part in health_shared. */
 enum probes_role {
 	PROBES_UNSHARED, /* health_shared = off */
-	PROBES_WAITING,  /* nothing was heard yet */
+	PROBES_WAITING,  /* no result yet */
 	PROBES_PROBER,   /* this node probes for all */
 	PROBES_FOLLOWER, /* another does */
 	PROBES_ALONE,    /* each node probes for itself, as the results are too old */

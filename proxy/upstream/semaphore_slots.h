@@ -1,7 +1,7 @@
 /*
  * An upstream's part in a semaphore of the fleet, as its exchanges see it: until when its slots may
  * be used, and what is to be shown of them. They are kept by a thread of their own, in a room above
- * (semaphore/), which says how many to the run queue.
+ * (semaphore/), which passes their number to the run queue.
  */
 #ifndef UPSTREAM_SEMAPHORE_SLOTS_H
 #define UPSTREAM_SEMAPHORE_SLOTS_H

@@ -1,12 +1,12 @@
 /*
  * A connection to a server as its exchange uses it: the server's side of the exchange, as
- * exchange/client.h is the client's. What protocol it speaks does not show here; a protocol
- * implements struct server_calls (http1/http1_server.c) and is the worker's `server_calls`.
+ * exchange/client.h is the client's. Its protocol is hidden here; a protocol implements struct
+ * server_calls (http1/http1_server.c) and is the worker's `server_calls`.
  *
  *   server_open_request, server_write_request, server_send_later --> events->send_request
  *   events->event --> server_read_head --> server_open_response --> server_finish
  *
- * What a connection tells its exchange is in struct server_events (upstream/server_connection.h).
+ * The connection's events are in struct server_events (upstream/server_connection.h).
  */
 #ifndef UPSTREAM_SERVER_H
 #define UPSTREAM_SERVER_H
@@ -33,7 +33,7 @@ enum server_head {
 	SERVER_HEAD_NO_MEMORY,
 };
 
-/* What a protocol does; the functions below say what most of it promises. */
+/* The operations of a protocol; the functions below describe most of them. */
 struct server_calls {
 	size_t bytes; /* of a connection; it begins with its struct server_connection, zeroed */
 
@@ -103,7 +103,7 @@ void server_open_response(struct server_connection *connection, struct pump *dow
 uint64_t server_bytes_sent(const struct server_connection *connection);
 
 /* It is read once more: when anything comes; in the next turn; and whether or not the loop has
- * told of what comes, or of its end. */
+ * reported data or its end. */
 void server_read_again(struct server_connection *connection);
 void server_read_next_turn(struct server_connection *connection);
 void server_expect_input(struct server_connection *connection);

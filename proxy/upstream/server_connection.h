@@ -21,7 +21,7 @@ struct server_connection;
 struct server_state;
 struct worker;
 
-/* What a connection tells its exchange. */
+/* The events of a connection for its exchange. */
 struct server_events {
 	void (*connected)(struct exchange *exchange, int error); /* or not: an errno value */
 	void (*event)(struct exchange *exchange);                /* it can be read or written */
@@ -40,14 +40,14 @@ enum connect_fault {
 	CONNECT_NO_DESCRIPTOR, /* the same, and other workers may be able to spare one */
 };
 
-/* An exchange that gets a connection, and how it learns of it. */
+/* An exchange that gets a connection, and the callback for it. */
 struct server_user {
 	struct exchange *exchange;
 	const struct server_events *events;
 };
 
 /* An idle one, or a new one that is connecting; for `user`. NULL: none, and `*why` and `*fault`
- * say why. `fresh`: not from the pool. */
+ * have the reason. `fresh`: not from the pool. */
 struct server_connection *server_connection_get(struct worker *worker, struct server *server,
 	struct server_user user, bool fresh, const char **why, enum connect_fault *fault);
 
@@ -68,13 +68,13 @@ bool server_is_connected(const struct server_connection *connection);
 bool server_is_reused(const struct server_connection *connection);
 /* Is there anything on it to read, though nothing is due: an end most likely? */
 bool server_is_stale(const struct server_connection *connection);
-/* The same, even if it was not told yet: asks the system. */
+/* The same, even if that was not reported yet: asks the system. */
 bool server_has_input(const struct server_connection *connection);
 /* Its server's. */
 struct server_state *server_state_of(const struct server_connection *connection);
 
-/* Takes a clean, silent connection off this worker; what is returned is the caller's, and the
- * connection is gone. `*requests` were begun on it. */
+/* Takes a clean, silent connection off this worker; the caller owns the result, and the connection
+ * is freed. `*requests` were begun on it. */
 struct stream_export server_connection_export(
 	struct server_connection *connection, uint32_t *requests);
 

@@ -1,5 +1,5 @@
-/* What each connection to a server consists of: the affair of this room and of the protocols, whose
- * own connections begin with it. */
+/* The parts of each connection to a server: the affair of this room and of the protocols, whose own
+ * connections begin with it. */
 #ifndef UPSTREAM_SERVER_INSIDE_H
 #define UPSTREAM_SERVER_INSIDE_H
 

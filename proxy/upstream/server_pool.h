@@ -7,8 +7,8 @@
  * max_connections, '    else one of another worker's none of these --> pool_wait: in line, until a
  * connection of these servers is free
  *
- * Each worker keeps its idle connections: it alone learns of their end, and takes them without a
- * lock. At a server with max_connections the lists are under the lock of their upstream, and a
+ * Each worker keeps its idle connections: it alone is informed of their end, and takes them without
+ * a lock. At a server with max_connections the lists are under the lock of their upstream, and a
  * connection can be taken over: the taker has a copy of the descriptor, and the worker closes its
  * own when it gets the message. A list is shared from when its worker has seen the bound, and stays
  * so.
@@ -50,7 +50,7 @@ struct pool_connection {
 enum pool_outcome pool_take(struct worker *worker, struct server *server, bool fresh,
 	struct pool_connection *connection);
 
-/* A connection that counted is gone. Any thread. */
+/* A counted connection has ended. Any thread. */
 void pool_forget(struct server_state *server);
 
 /* Lists a connection that is clean now: how many this worker has idle then, or 0 where it is not
@@ -110,8 +110,8 @@ uint64_t pool_waits_for(const struct pool_line *line);
 /* It waits no more. Also when it did not. */
 void pool_leave(struct pool_line *line);
 
-/* What other threads have left for this worker: connections that were taken over, exchanges to
- * wake. */
+/* The connections that other threads pass to this worker: connections that were taken over,
+ * exchanges to wake. */
 void pool_run(struct worker *worker);
 
 /* The worker's thread has ended, and so have all others. */

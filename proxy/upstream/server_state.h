@@ -1,5 +1,5 @@
 /*
- * What is known of upstreams and their servers beyond one configuration: a reload keeps it.
+ * The state of upstreams and their servers that outlives one configuration: a reload keeps it.
  *
  *   states --by name--> upstream_state: run queue (places, who waits), pace
  *                         `--by address--> server_state: in flight, addresses, failures,
@@ -50,10 +50,10 @@ struct server_idle {
 	bool shared;            /* under the upstream's lock, and others may take of it */
 } __attribute__((aligned(64)));
 
-/* What an operator has said of it; the first after a start. */
+/* The operator's setting for it; the first after a start. */
 enum server_mode {
 	SERVER_ENABLED,
-	SERVER_DRAINING, /* sessions that are bound to it continue, nobody else is sent there */
+	SERVER_DRAINING, /* sessions that are bound to it continue, no other is sent there */
 	SERVER_DISABLED, /* nobody is; what is in flight ends */
 	SERVER_MODES,
 };
@@ -63,7 +63,7 @@ struct server_state {
 	struct upstream_state *upstream;
 	unsigned holders; /* guarded by the states' lock */
 	char *address;    /* as written: what identifies it, with */
-	unsigned repeat;  /* how many of that address stand before it */
+	unsigned repeat;  /* how many of that address precede it */
 	/* Guards the addresses and the finding; held for a copy only. */
 	pthread_mutex_t addresses_lock;
 	struct server_finding finding; /* of active checks */
@@ -79,7 +79,7 @@ struct server_state {
 	_Atomic uint64_t out_until_ms; /* 0: in */
 	atomic_bool unhealthy;         /* by active checks */
 	atomic_uint mode;              /* enum server_mode */
-	atomic_uint weight;            /* what an operator has said; 0: the file's */
+	atomic_uint weight;            /* an operator's setting; 0: the file's */
 	struct log_pace failure_lines;
 	unsigned workers;
 	struct server_idle *idle; /* [workers] */
@@ -107,7 +107,7 @@ struct upstream_state {
 
 /* All of a relay; `workers` is how many it has. NULL without memory. */
 struct upstream_states *upstream_states_new(struct queue *queue, unsigned workers);
-/* Nobody holds any state any more. NULL is ignored. */
+/* No holder of a state is left. NULL is ignored. */
 void upstream_states_free(struct upstream_states *states);
 
 /* The state of the upstream of that name, made with `config` when there is none; held once. NULL
@@ -137,14 +137,14 @@ bool server_state_address(
 void server_state_address_succeeded(struct server_state *state, uint32_t id);
 bool server_state_address_failed(struct server_state *state, uint32_t id, uint64_t now_ms,
 	uint64_t first_ms, uint64_t most_ms);
-/* What a look-up found. What is known of addresses that were there before is kept. */
+/* The result of a look-up. The state of addresses that were there before is kept. */
 void server_state_set_addresses(
 	struct server_state *state, const struct server_address *addresses, unsigned count);
-/* What tells the set of its addresses from another set, in whatever order; 0: it has none. The same
- * on every node. */
+/* A number that distinguishes the set of its addresses from others, in any order; 0: it has none.
+ * The same on every node. */
 uint64_t server_state_addresses_id(struct server_state *state);
 
-/* What active checks have found last. Any thread. */
+/* The last results of active checks. Any thread. */
 void server_state_note_finding(struct server_state *state, const struct server_finding *finding);
 void server_state_read_finding(struct server_state *state, struct server_finding *finding);
 
