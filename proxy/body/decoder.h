@@ -1,5 +1,5 @@
 /*
- * What a source's bytes are of a body: its content, without the framing.
+ * The role of a source's bytes in a body: its content, without the framing.
  *
  *   bytes -> length, chunked, until close -> runs of content
  */
@@ -19,7 +19,7 @@ struct body_decoder {
 	bool decoded;               /* the last byte of the body was read */
 	uint64_t left;              /* HTTP_BODY_LENGTH */
 	struct http_parser *parser; /* of the source; for chunked bodies */
-	struct slice kept_trailers; /* when the parser has gone on to something else */
+	struct slice kept_trailers; /* when the parser has moved on to something else */
 };
 
 /* Takes the next run of content out of the buffer, of at most `most` bytes; it may be empty. False:
@@ -66,7 +66,7 @@ static inline bool body_decode(
 	return true;
 }
 
-/* The source has no more to say. Is that the body's end? */
+/* The source has ended. Is that the body's end? */
 static inline bool body_decode_end(struct body_decoder *decoder)
 {
 	if (decoder->body != HTTP_BODY_UNTIL_CLOSE)

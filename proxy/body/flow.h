@@ -1,5 +1,5 @@
 /*
- * What is on its way out to a socket: at most three runs of bytes, in this order.
+ * The bytes that wait to be sent to a socket: at most three runs of bytes, in this order.
  *
  *   [ prefix: heads, chunk sizes, local replies ][ body: borrowed ][ suffix: CRLF after a chunk ]
  *     own buffer                                   source's buffer    constant
@@ -7,8 +7,8 @@
  * Invariant: the prefix grows only while there is nothing borrowed behind it. Memory is
  * bounded by one block plus the one borrowed from, and by the spool.
  *
- * What a slow socket does not take can be moved out of the runs into a spool, which goes before
- * them: flow_spill. The spool is there only while it holds something.
+ * Bytes that a slow socket does not accept can be moved out of the runs into a spool, which
+ * precedes them: flow_spill. The spool is there only while it holds something.
  */
 #ifndef BODY_FLOW_H
 #define BODY_FLOW_H
@@ -20,7 +20,7 @@
 #include "spool/spool.h"
 
 struct flow {
-	struct spool *spool; /* NULL, or not empty: goes before all that follows */
+	struct spool *spool; /* NULL, or not empty: precedes all that follows */
 	struct buffer prefix;
 	struct slice body; /* stays with the source until flow_is_empty */
 	struct slice suffix;

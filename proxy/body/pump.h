@@ -8,13 +8,13 @@
  * TCP the sender's), and memory stays bounded whatever the body's size. Framing is rewritten, never
  * copied; chunk extensions are dropped.
  *
- * When `spills` is set, what a slow sink does not take goes into the flow's spool as far as there
- * is room, and reading continues. A body whose length is known spills only when all that is left of
- * it fits: until then the source would wait for the sink in any case.
+ * When `spills` is set, bytes that a slow sink does not accept are moved into the flow's spool as
+ * far as there is room, and reading continues. A body whose length is known spills only when all
+ * that is left of it fits: until then the source would wait for the sink in any case.
  *
  * A pump with no sink reads a body and throws it away, or collects it in a spool (pump_collect).
- * What is in that spool goes first when the pump has a sink; each run stays in it until it is
- * written.
+ * The contents of that spool are sent first when the pump has a sink; each run stays in it until it
+ * is written.
  */
 #ifndef BODY_PUMP_H
 #define BODY_PUMP_H
@@ -64,8 +64,8 @@ static inline struct pump *pump_begin(struct pump *pump)
 	return pump;
 }
 
-/* Moves what can be moved now. At most `turns` reads, for fairness between connections: after
- * these it says PUMP_WANTS_READ with source->readable still set. */
+/* Moves what can be moved now. At most `turns` reads, for fairness between connections: after these
+ * it returns PUMP_WANTS_READ with source->readable still set. */
 enum pump_result pump_run(struct pump *pump, unsigned turns);
 
 /* Moves what can be read now into the spool. DONE: all of the body is in it. WANTS_WRITE: it is
@@ -83,9 +83,9 @@ enum pump_result pump_fill(struct pump *pump);
 /* The trailer section of a body that is decoded, as it came; empty: none. Its source's. */
 struct slice pump_trailers(const struct pump *pump);
 
-/* The body is decoded, and the source's parser, which has its trailers, is about to go: what is due
- * behind the content goes into the flow now. Only when flow_takes_prefix. Without memory the
- * trailers are lost. */
+/* The body is decoded, and the source's parser, which has its trailers, is about to go: the end of
+ * the content is added to the flow now. Only when flow_takes_prefix. Without memory the trailers
+ * are lost. */
 void pump_finish(struct pump *pump);
 
 #endif
