@@ -22,11 +22,11 @@ struct downstream;
  * that kind. */
 bool client_wait(struct downstream *downstream);
 
-/* The time of its WAIT_BODY or WAIT_TAKE is over. True: so is its patience; `*why` says which.
+/* The time of its WAIT_BODY or WAIT_TAKE is over. True: so is its patience; `*why` has the bound.
  * False: it has gone on without our seeing it, and has time again. */
 bool client_wait_is_over(struct downstream *downstream, const char **why);
 
-/* Its memory goes. */
+/* Its memory is freed. */
 void client_wait_end(struct downstream *downstream);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Heads, rewritten for the next hop. Field lines that pass unchanged, mostly runs of several,
- * are copied as they stand; what belongs to this hop alone is left out, what a proxy must say is
+ * Heads, rewritten for the next hop. Field lines that pass unchanged, mostly runs of several, are
+ * copied unchanged; fields of this hop only are omitted, and the fields that a proxy must send are
  * added.
  */
 #include "http1/compose.h"

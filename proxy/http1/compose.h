@@ -12,7 +12,8 @@ struct flow;
 /* The request's head as the server gets it. False: does not fit in memory. */
 bool compose_request(struct exchange *exchange, struct flow *flow);
 
-/* What the listener and, when there is one, the route change in responses. With a client only. */
+/* The changes that the listener and, if there is one, the route make in responses. With a client
+ * only. */
 struct http_changes exchange_response_changes(const struct exchange *exchange);
 
 /* The response's head as the client gets it; interim responses too. */

@@ -47,13 +47,14 @@ bool downstream_give_way(struct listener *listener);
 /* Cuts it now, with the exchanges on it. `why` for the log. */
 void downstream_close(struct downstream *downstream, const char *why);
 
-/* Its only exchange has switched, and what it consists of continues as something else: it is gone.
- * */
+/* Its only exchange has switched, and what it consists of continues as something else: it is
+ * gone. */
 void downstream_leave(struct downstream *downstream, struct client_rest *rest);
 
 /*
- * A drain has begun: the connection ends with a response that says so (Connection: close), or when
- * no request came for a while. Closing an idle one at once would lose what is on its way to us.
+ * A drain has begun: the connection ends with a response that announces it (Connection: close), or
+ * when no request came for a while. Closing an idle one at once would lose what is on its way to
+ * us.
  */
 void downstream_drain(struct downstream *downstream);
 

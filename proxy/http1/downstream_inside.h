@@ -1,4 +1,4 @@
-/* What a client's connection consists of (http1/downstream.h): the affair of this room. */
+/* The parts of a client's connection (http1/downstream.h): the affair of this room. */
 #ifndef HTTP1_DOWNSTREAM_INSIDE_H
 #define HTTP1_DOWNSTREAM_INSIDE_H
 
@@ -27,7 +27,8 @@ enum downstream_state {
 	DOWNSTREAM_CLOSED,
 };
 
-/* What the next bytes from the client are. downstream_set_input is the one place that changes it.
+/* The meaning of the next bytes from the client. downstream_set_input is the one place that changes
+ * it.
  *
  *   NONE --> HEAD --> BODY --> UPGRADE --> TUNNEL     and from each of them back to NONE
  *                `-------------^
@@ -94,8 +95,8 @@ static inline bool downstream_may_work(struct downstream *downstream)
 	return !downstream->yields;
 }
 
-/* What comes next is `exchange`'s (NULL with INPUT_NONE only). Who leaves INPUT_HEAD has put the
- * exchange into the list or ends it. */
+/* The next input belongs to `exchange` (NULL with INPUT_NONE only). A caller that leaves INPUT_HEAD
+ * has put the exchange into the list or ends it. */
 static inline void downstream_set_input(
 	struct downstream *downstream, enum downstream_input input, struct exchange *exchange)
 {

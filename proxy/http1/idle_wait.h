@@ -7,8 +7,8 @@
  *
  * The system takes a response of megabytes at once and has it for as long as the client takes. A
  * request that comes to a connection which was closed meanwhile is answered by a reset, and that
- * takes the rest of the response back. The system does not say when all is taken: it is asked when
- * the time is over, and sooner behind more than a little.
+ * takes the rest of the response back. The system does not report when all bytes were accepted: it
+ * is asked when the time is over, and sooner behind more than a little.
  *
  * A drain waits for such clients, too, but not for one that takes nothing, nor so long that
  * shutdown_timeout would count it as cut: the system continues sending after that.
@@ -23,7 +23,7 @@ struct downstream;
 
 #define DRAIN_IDLE_MS 1000 /* in a drain: how long a connection may be idle */
 
-/* What is known of an idle connection's client. */
+/* The known state of an idle connection's client. */
 struct idle_wait {
 	uint64_t sent;     /* when it became idle */
 	uint64_t taken;    /* when it was looked at last */
