@@ -17,7 +17,7 @@ struct connection_bound {
 	atomic_bool waiting;  /* some worker's listener is at the bound */
 	atomic_bool wanted;   /* it asks the other workers for a place (listen/give_way.h) */
 	atomic_uint gave_way; /* idle connections that were closed for others, and */
-	_Atomic uint64_t next_line_ms; /* when the log may say so again */
+	_Atomic uint64_t next_line_ms; /* when the log may report it again */
 };
 
 #endif

@@ -5,7 +5,7 @@
 #include "worker/node.h"
 #include "worker/worker.h"
 
-/* Between two lines that say that idle connections give way. */
+/* The interval of lines about idle connections that are closed. */
 #define LINE_MS 60000
 
 static void close_idle(

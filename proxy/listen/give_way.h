@@ -11,7 +11,7 @@
  *
  * Each listener of a worker has its connections in a list (listen/idle_list.h) in the order in
  * which they became idle; their protocol knows which of them are idle still. Without need of places
- * nobody looks, and a request costs one move to the list's end at most.
+ * no search is made, and a request costs one move to the list's end at most.
  */
 #ifndef LISTEN_GIVE_WAY_H
 #define LISTEN_GIVE_WAY_H

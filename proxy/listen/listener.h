@@ -15,9 +15,9 @@
  * it is closed when the kernel has no handshake under way with its address and its backlog is
  * empty, or RETIRE_MAX_MS after it began (in a drain, within shutdown_timeout). Each worker waits
  * for all handshakes of the address: the kernel does not show which of its sockets they belong to.
- * Where it shows none (no netlink), the listener is closed when nobody came for BLIND_QUIET_MS.
- * Where can't stop new connections (an old kernel, without root), there may never be
- * such a moment under load: then a client that connects when RETIRE_MAX_MS is over may be reset.
+ * If the system can't show them (no netlink), the listener is closed when no client connected for
+ * BLIND_QUIET_MS. Where can't stop new connections (an old kernel, without root), there may never
+ * be such a moment under load: then a client that connects when RETIRE_MAX_MS is over may be reset.
  *
  * When file descriptors run out (idle connections to servers are closed first: site/spare.h) or
  * max_connections is reached, a connection that carries nothing gives way (listen/give_way.h).
@@ -71,7 +71,7 @@ struct listening {
 	atomic_bool reported_descriptors;
 };
 
-/* What becomes of the connections that are accepted. */
+/* The receiver of accepted connections. */
 struct protocol {
 	/* Takes it over; listener_connection_closed is due at its end. */
 	void (*take_client)(struct worker *worker, struct listener *listener,
@@ -84,14 +84,14 @@ struct protocol {
 	void (*close_idle)(struct idle_link *link);
 };
 
-/* A worker's. Lives until its connections have gone. */
+/* A worker's. Lives until its connections have ended. */
 struct listener {
 	struct acceptor acceptor;
-	struct deadline retry;  /* file descriptors ran out */
-	struct deadline again;  /* no place was free: looks again */
-	struct deadline quiet;  /* RETIRING: looks whether anybody may still come */
-	uint64_t came_ms;       /* RETIRING: when somebody came last, or handshakes were over */
-	uint64_t quiet_ms;      /* RETIRING: it is closed when nobody came for so long */
+	struct deadline retry; /* file descriptors ran out */
+	struct deadline again; /* no place was free: looks again */
+	struct deadline quiet; /* RETIRING: looks whether anybody may still come */
+	uint64_t came_ms;      /* RETIRING: when a client connected last, or handshakes were over */
+	uint64_t quiet_ms;     /* RETIRING: it is closed when no client connected for this time */
 	uint64_t retire_max_ms; /* RETIRING: when it ends although there is no quiet */
 	struct listener *next;
 	struct worker *worker;
@@ -101,7 +101,7 @@ struct listener {
 	struct site_use *use; /* holds conf */
 	bool retiring, closed;
 	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */
-	bool is_empty;       /* nobody waited when last asked */
+	bool is_empty;       /* no client waited when last asked */
 	uint64_t connections;
 	struct spare_question spare; /* no descriptor is free for one that comes */
 	struct idle_list idle;       /* http1/idle.h */
@@ -124,7 +124,7 @@ void listeners_close(struct worker *worker);
 void listeners_resume(struct worker *worker);
 void listeners_free(struct worker *worker);
 
-/* A client of this listener's, which counts among the node's, is gone. */
+/* A client of this listener's, which counts among the node's, has left. */
 void listener_client_gone(struct listener *listener);
 
 /* A connection of this listener has closed. */
