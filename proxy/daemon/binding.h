@@ -11,8 +11,8 @@ struct conf;
 struct handover;
 struct relay;
 
-/* Does nobody listen on any of these addresses? Else the error log says where. To be asked before
- * bindings_prepare, which shares an address with all that share it. */
+/* Does no process listen on any of these addresses? Otherwise the error log names the address. To
+ * be asked before bindings_prepare, which shares an address with all that share it. */
 bool bindings_are_free(const struct conf *conf, const struct handover *inherited);
 
 /* Opens the sockets of all listeners of `conf` that are not open yet, for bindings_commit or
@@ -34,7 +34,7 @@ void bindings_hand_over(struct relay *relay, const char *address);
 /* The process before will not come back: socket files that it had are removed with ours. */
 void bindings_take_over(struct relay *relay);
 
-/* Removes the socket files of `unix:` bindings, so that nobody new can connect: a drain begins.
+/* Removes the socket files of `unix:` bindings, so that no new client can connect: a drain begins.
  */
 void bindings_remove_paths(struct relay *relay);
 

@@ -18,8 +18,8 @@ struct check_sharing {
 	/* Is the server this node's to probe now? Asked before a probe, and before what came of one
 	 * counts. */
 	bool (*is_mine)(void *ctx, const struct server *server);
-	/* A probe has ended, and the server's finding says what came of it. `is_news`: it is the
-	 * first one, or the server has come or gone by it. */
+	/* A probe has ended, and the server's finding has the result. `is_news`: it is the first
+	 * one, or the server has come or gone by it. */
 	void (*probed)(void *ctx, const struct server *server, bool is_news);
 	void *ctx;
 };
@@ -33,12 +33,12 @@ void checks_free(struct checks *checks);
 void checks_share(struct checks *checks, const struct check_sharing *sharing);
 /* Probes the upstream's servers now, as far as no probe is under way and they are this node's. */
 void checks_hurry(struct checks *checks, const struct upstream_state *upstream);
-/* What another node has found of a server; it is known. */
+/* Another node's result for a server; it is known. */
 void checks_take(
 	struct checks *checks, struct server *server, const struct server_finding *finding);
 
-/* Prepares the checks of the servers of `site` that are not checked yet. False without memory. What
- * was prepared is then committed or discarded. */
+/* Prepares the checks of the servers of `site` that are not checked yet. False without memory. The
+ * prepared changes are then committed or discarded. */
 bool checks_prepare(struct checks *checks, struct site *site);
 void checks_discard(struct checks *checks);
 /* Checks the servers of this site from now on, instead of the last one's. Checks of servers that

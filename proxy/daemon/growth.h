@@ -19,14 +19,14 @@ struct growth {
 	struct event *timer;     /* NULL: not begun */
 	atomic_bool look_is_due; /* the main thread is to look; set by workers */
 	bool is_waiting;         /* the last one failed a moment ago */
-	bool has_failed;         /* which the log says */
+	bool has_failed;         /* which the log reports */
 };
 
 /* False without memory. Main thread, as the next two. */
 bool growth_begin(struct relay *relay);
 void growth_end(struct relay *relay);
 
-/* Grows if a worker has said that it is time. */
+/* Grows if a worker has requested it. */
 void growth_make(struct relay *relay);
 
 /* Looks whether it is. The worker's thread, in no call of the throttles. */

@@ -1,6 +1,6 @@
 /*
- * What a process hands to the one that takes its place (daemon/upgrade.h): a text in memory that
- * the new one inherits, with the descriptors that it names.
+ * The objects that a process hands to its successor (daemon/upgrade.h): a text in memory that the
+ * new one inherits, with the descriptors that it names.
  *
  *   sluice 1
  *   channel 9                           where the new one reports
@@ -36,7 +36,7 @@ struct handover {
 	char *folder; /* NULL: it is in memory */
 	struct handed_socket *sockets;
 	size_t count;
-	struct handed_server *servers; /* those that an operator has said something of */
+	struct handed_server *servers; /* those with settings of an operator */
 	size_t server_count;
 };
 
@@ -65,7 +65,7 @@ bool handover_has(const struct handover *handover, const char *kind, const char 
 /* The next such socket, which is the caller's from then on and is closed by an exec; -1: none. */
 int handover_take(struct handover *handover, const char *kind, const char *text);
 
-/* Closes the sockets that nobody took, so that nobody waits in them. */
+/* Closes the sockets that were not taken over, so that no client waits in them. */
 void handover_close_rest(struct handover *handover);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * What the service manager (systemd with Type=notify) hears, and its watchdog.
+ * Notifications to the service manager (systemd with Type=notify), and its watchdog.
  *
  *   start --READY--> serving --RELOADING--> reading --READY--> serving --STOPPING--> draining
  *
@@ -29,7 +29,7 @@ struct manager {
 	uint64_t pings;         /* the last one */
 };
 
-/* Takes what the environment says; one that makes no sense is a line in the log. */
+/* Reads the environment; one that makes no sense is a line in the log. */
 void manager_open(struct relay *relay);
 void manager_close(struct relay *relay);
 

@@ -8,7 +8,7 @@
 
 #include "daemon/relay.h"
 
-/* What the user may not read, a reload can't read either: better known now than then. */
+/* A reload can't read files that the user may not read: better known now than then. */
 static void check_reload_as_user(const struct conf *conf)
 {
 	struct conf_errors errors = {0};

@@ -1,6 +1,6 @@
 /*
  * The upstreams whose health checks the fleet shares (health_shared), and the connection to the
- * store that tells who probes them (fleet/probing.h).
+ * store, which determines the probing node (fleet/probing.h).
  *
  *   check.h --is_mine, probed--> shared_upstream --ask--> locks --> store
  *           <--hurry, take-------      |        <--answer--
@@ -51,7 +51,7 @@ void probers_commit(struct probers *probers, struct site *site);
  * ignored. */
 void probers_leave(struct probers *probers);
 
-/* Gives all locks up, as far as the store can be told. The loop does not run any more, and the
+/* Gives all locks up, as far as the store can be reached. The loop does not run any more, and the
  * checks exist. NULL is ignored. */
 void probers_free(struct probers *probers);
 

@@ -36,12 +36,12 @@ struct upgrade;
 struct usage;
 
 /*
- * What a room above runs beside the relay, on the main thread's loop or threads of its own. `open`
- * is called before privileges are dropped, `start` when all workers serve, `close` when they have
- * ended or the start failed. open and start write a line to the error log when they return false,
- * which ends the start. What it inherits (NULL: nothing) `open` takes as its own; for an upgrade,
- * `give` adds its listening sockets (false: no memory) and `hand_over` leaves the one of an address
- * to the new process.
+ * A part of a higher room that runs beside the relay, on the main thread's loop or threads of its
+ * own. `open` is called before privileges are dropped, `start` when all workers serve, `close` when
+ * they have ended or the start failed. open and start write a line to the error log when they
+ * return false, which ends the start. What it inherits (NULL: nothing) `open` takes as its own; for
+ * an upgrade, `give` adds its listening sockets (false: no memory) and `hand_over` leaves the one
+ * of an address to the new process.
  */
 struct relay_service {
 	bool (*open)(void *ctx, const struct conf *conf, struct handover *inherited);
@@ -56,13 +56,14 @@ struct relay_service {
 struct relay {
 	struct node node;           /* what the workers know of it */
 	struct listening listening; /* node.listening */
-	struct roster
-		*roster; /* what operators said of single callers; the main thread's to change */
+	struct roster *roster; /* the operators' settings for single callers; the main thread's to
+				  change */
 	struct upstream_states *states;
 	const struct relay_service *service;
 	uint64_t started_ns;           /* monotonic */
 	struct site *site;             /* current; the main thread's hold */
-	const struct conf *begun_with; /* what is taken only at the start is as this says; a hold */
+	const struct conf *begun_with; /* settings that take effect only at the start are of this
+					  one; a hold */
 	struct manager manager;        /* the service manager's part in it */
 	struct resolver *resolver;
 	struct checks *checks;
@@ -89,8 +90,8 @@ struct relay {
 	int exit_status;
 };
 
-/* Serves `conf` (the hold passes over) until told to stop by a signal. Returns the exit status: 0
- * after a drain, 1 when it could not start (the log says why) or was cut by shutdown_timeout. */
+/* Serves `conf` (the hold passes over) until a signal stops it. Returns the exit status: 0 after a
+ * drain, 1 when it could not start (the log has the reason) or was cut by shutdown_timeout. */
 int relay_run(struct conf *conf, const struct relay_service *service);
 
 /* The time of the throttles now (throttle/throttle.h). Any thread. */

@@ -25,13 +25,13 @@ struct worker;
 #define RESOLVE_START_MS 3000
 
 enum reload_outcome {
-	RELOAD_FAILED,  /* nothing has changed; the error log says why */
+	RELOAD_FAILED,  /* nothing has changed; the error log has the reason */
 	RELOAD_DONE,    /* it took effect */
 	RELOAD_WAITING, /* it will, when new names of servers are looked up (reload_continue), or an
 			   upgrade is over */
 };
 
-/* Reads the relay's file again and prepares what it says; one that was prepared before is dropped.
+/* Reads the relay's file again and prepares its contents; one that was prepared before is dropped.
  * `errors` are those of the file, for conf_errors_free; NULL: only the error log has them. Main
  * thread. */
 enum reload_outcome relay_reload(struct relay *relay, struct conf_errors *errors);

@@ -16,8 +16,8 @@ struct resolver;
 struct resolver *resolver_new(struct event_base *base, void (*known)(void *ctx), void *ctx);
 void resolver_free(struct resolver *resolver);
 
-/* Begins to look up the names of `site` that are not looked up yet. False without memory. What was
- * prepared is then committed or discarded. */
+/* Begins to look up the names of `site` that are not looked up yet. False without memory. The
+ * prepared changes are then committed or discarded. */
 bool resolver_prepare(struct resolver *resolver, struct site *site);
 void resolver_discard(struct resolver *resolver);
 /* Takes care of the names of this site from now on, instead of the last one's. Those that both have

@@ -23,14 +23,14 @@
 struct relay;
 struct upgrade;
 
-/* Starts the new process, or says in the log why not. */
+/* Starts the new process, or logs the reason why it can't. */
 void upgrade_begin(struct relay *relay);
 
 /* This process is to stop: one that is starting is stopped as well. */
 void upgrade_cancel(struct relay *relay);
 
-/* Takes what the environment says that another process hands over. False when that can't be used:
- * a line in the log. */
+/* Reads from the environment the objects that another process hands over. False when that can't be
+ * used: a line in the log. */
 bool upgrade_inherit(struct relay *relay);
 
 /* Sets the modes and weights that operators have set in the process before. Before the workers. */

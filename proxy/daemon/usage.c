@@ -21,8 +21,8 @@ struct usage {
 	uint64_t interval_ms;
 	uint64_t since_s; /* unix time of the interval's beginning, in whose hour it is counted */
 	struct event *timer;
-	bool has_failed;    /* which the log says */
-	bool is_full;       /* the hour's file has most_bytes, which the log says */
+	bool has_failed;    /* which the log reports */
+	bool is_full;       /* the hour's file has most_bytes, which the log reports */
 	uint64_t trim_at_s; /* when the files are looked at again */
 	unsigned workers;
 	struct usage_counts *counts;

@@ -1,6 +1,6 @@
 /*
- * What each caller uses of each limit, for invoices: counted by the workers, written by the main
- * thread once an interval (stats/usage_file.h). Off, it costs a look at a pointer.
+ * Each caller's use of each limit, for invoices: counted by the workers, written by the main thread
+ * once an interval (stats/usage_file.h). Off, it costs a look at a pointer.
  *
  *   worker: usage_count --> its table --lock--> main thread, each `usage`: a line a row
  */

@@ -41,7 +41,7 @@ struct worker;
 /* Is it asked for by the environment? */
 bool wait_check_wanted(void);
 
-/* What is wrong between turns; NULL: nothing. */
+/* The faults between turns; NULL: nothing. */
 const char *wait_check_exchange(const struct exchange *exchange);
 /* A WebSocket's message, which is on no connection's list. */
 const char *wait_check_message(const struct exchange *message, const struct passage *passage);

@@ -1,4 +1,4 @@
-/* What works on a worker's thread: the list that every worker is made with. */
+/* The parts that work on a worker's thread: the list that every worker is made with. */
 #ifndef DAEMON_WORKER_PARTS_H
 #define DAEMON_WORKER_PARTS_H
 
