@@ -6,8 +6,8 @@
 #include "base/container.h"
 #include "loop/loop.h"
 
-/* What was asked waits in a list of ours and not in the loop's inbox: a call that gives up takes
- * it out again. One message tells the loop to look. */
+/* Questions wait in a list of ours and not in the loop's inbox: a call that gives up takes it out
+ * again. One message tells the loop to look. */
 struct question {
 	struct question *next;
 	void (*run)(void *ctx);

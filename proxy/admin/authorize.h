@@ -1,4 +1,4 @@
-/* Who may call what: tokens, signatures of publishers, and the pages of browsers. */
+/* The permissions of callers: tokens, signatures of publishers, and the pages of browsers. */
 #ifndef ADMIN_AUTHORIZE_H
 #define ADMIN_AUTHORIZE_H
 

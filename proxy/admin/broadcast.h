@@ -6,7 +6,7 @@
  *   libmicrohttpd's threads: read <------------'  before, and sleeps when there is none
  *
  * A listener that reads slowly misses texts: it has at most one, which it shares with the others,
- * so it costs neither memory nor time, and holds up nobody.
+ * so it costs neither memory nor time, and delays no other listener.
  */
 #ifndef ADMIN_BROADCAST_H
 #define ADMIN_BROADCAST_H
@@ -41,7 +41,7 @@ void broadcast_publish(struct broadcast *broadcast, char *text, size_t bytes);
 
 unsigned broadcast_count(struct broadcast *broadcast);
 
-/* Ends all responses, and lets nobody join. */
+/* Ends all responses, and accepts no new listener. */
 void broadcast_close(struct broadcast *broadcast);
 
 #endif

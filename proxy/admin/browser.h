@@ -9,8 +9,8 @@
 
 /*
  * May a page from elsewhere be behind a request with these fields (NULL: absent)? Its Origin or
- * Sec-Fetch-Site says so, or its Host is a name other than localhost, which anybody may have made
- * to lead here. Programs send no such thing when they are given an address or localhost.
+ * Sec-Fetch-Site shows it, or its Host is a name other than localhost, which any site may resolve
+ * to this address. Programs send no such thing when they are given an address or localhost.
  */
 bool admin_is_from_elsewhere(const char *host, const char *origin, const char *fetch_site);
 

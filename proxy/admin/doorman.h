@@ -1,7 +1,7 @@
 /*
  * Keeps the admin server reachable: when many are connected, the one that has waited longest since
  * its last complete request (or since it connected) is cut for the next. So half requests, however
- * many and however slowly they continue, lock nobody out.
+ * many and however slowly they continue, lock no other client out.
  *
  * One a daemon of libmicrohttpd, whose single thread calls all of it.
  */

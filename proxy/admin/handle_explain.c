@@ -1,5 +1,5 @@
 /*
- * What would happen to a request, without sending it or taking anything from a limit.
+ * The verdict about a request, without sending it or charging a limit.
  *
  *   ?host=api.test&path=/a?b=c&method=GET&address=192.0.2.1&field.X-Api-Key=abc
  *

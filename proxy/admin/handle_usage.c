@@ -1,5 +1,5 @@
-/* What callers have used of each limit, added up over the files that usage = writes, on a thread of
- * its own (admin/background.h), and then sent piece by piece. */
+/* The callers' use of each limit, added up over the files that usage = writes, on a thread of its
+ * own (admin/background.h), and then sent piece by piece. */
 #include <ctype.h>
 #include <errno.h>
 #include <microhttpd.h>

@@ -1,5 +1,5 @@
 /*
- * What is published, in GRIP's format:
+ * The items to publish, in GRIP's format:
  *
  *   {"items": [{"channel": "room", "formats": {"ws-message": {"content": "hello"}}}, ...]}
  */
@@ -22,8 +22,8 @@ struct publish_items {
 	char *decoded; /* of base64 */
 };
 
-/* Reads the document. False: `why` (`why_bytes` of it) says where it is wrong and what was
- * expected, and nothing is held. Else publish_items_end frees what it holds. */
+/* Reads the document. False: `why` (`why_bytes` of it) has the place of the error and the expected
+ * value, and nothing is held. Else publish_items_end frees what it holds. */
 bool publish_items_read(
 	struct slice text, struct publish_items *items, char *why, size_t why_bytes);
 void publish_items_end(struct publish_items *items);

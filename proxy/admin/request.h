@@ -64,7 +64,7 @@ void admin_respond_problem(struct admin_request *request, unsigned status, const
 void admin_respond_problem_with(struct admin_request *request, unsigned status, const char *detail,
 	const char *name, json_t *value);
 
-/* Who may call it. */
+/* The role that it requires. */
 enum admin_role {
 	ADMIN_ANYONE, /* without a token */
 	ADMIN_READ,
@@ -74,8 +74,8 @@ enum admin_role {
 
 struct admin_endpoint {
 	const char *method;
-	const char *path; /* one that ends with '/' has a tail behind it, which may hold no '/' but
-			     where `deep` says so */
+	const char *path; /* one that ends with '/' has a tail behind it, which may contain a '/'
+			     only if `deep` is set */
 	bool deep;
 	enum admin_role role;
 	bool on_main; /* runs on the main thread */

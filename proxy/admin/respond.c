@@ -1,4 +1,4 @@
-/* What handlers answer with: JSON, and problems (RFC 9457). */
+/* The responses of handlers: JSON, and problems (RFC 9457). */
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>

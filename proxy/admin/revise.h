@@ -9,7 +9,7 @@
 
 struct admin_request;
 
-/* What a response says of a change that only the file can keep. */
+/* The note in a response about a change that only the file can keep. */
 #define ADMIN_UNTIL_RELOAD                                                                         \
 	"In effect until the next reload or start, which take the file's value; to keep it, "      \
 	"change the file, too."

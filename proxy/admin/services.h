@@ -1,5 +1,5 @@
-/* What the requests to the admin API share. One for all daemons of libmicrohttpd; it is set before
- * they are started. */
+/* The objects that the requests to the admin API share. One for all daemons of libmicrohttpd; it is
+ * set before they are started. */
 #ifndef ADMIN_SERVICES_H
 #define ADMIN_SERVICES_H
 
