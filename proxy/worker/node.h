@@ -31,7 +31,7 @@ struct failure_note {
 	atomic_bool is_reported; /* a look is due, or will be by the message */
 };
 
-/* What comes to the internal listener that should not (exchange/hop.h). */
+/* Unexpected clients of the internal listener (exchange/hop.h). */
 struct node_hops {
 	struct log_pace strangers; /* that do not have the secret */
 	struct log_pace unread;    /* of nodes with other listeners, or of another version */
@@ -41,7 +41,7 @@ struct node_hops {
 struct node_spare {
 	_Atomic uint64_t questions;    /* of workers that lack one, to all the others */
 	_Atomic uint64_t closed;       /* connections, for any that lacked one */
-	_Atomic uint64_t next_line_ms; /* when the log may say so again */
+	_Atomic uint64_t next_line_ms; /* when the log may report it again */
 };
 
 /* Memory of what waits to be sent to the clients of WebSockets (websocket/shared_frame.h), a frame

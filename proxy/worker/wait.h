@@ -1,6 +1,6 @@
 /*
- * What a connection waits for, and until when. Only progress moves the time: a look that
- * finds the same reason and the same progress leaves the deadline where it is. So no other
+ * The event that a connection waits for, and the deadline. Only progress moves the time: a look
+ * that finds the same reason and the same progress leaves the deadline where it is. So no other
  * event (a byte of another kind, the other side's) lets a peer keep a connection without end.
  *
  *   reason         whose time    progress that moves it           from where
@@ -69,14 +69,14 @@ static inline void wait_for(struct wait *wait, enum wait_reason reason, uint64_t
 	deadline_set(&wait->deadline, at_ms, now_ms);
 }
 
-/* Nothing is due, or it is due from somebody else. */
+/* Nothing is due, or it is due from another party. */
 static inline void wait_none(struct wait *wait)
 {
 	wait->reason = WAIT_NONE;
 	deadline_clear(&wait->deadline);
 }
 
-/* Before its memory goes. */
+/* Before its memory is freed. */
 static inline void wait_end(struct wait *wait)
 {
 	wait->reason = WAIT_NONE;

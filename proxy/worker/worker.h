@@ -44,7 +44,8 @@ struct server_connection;
 struct switched_calls;
 struct websockets;
 
-/* What the main thread and other workers ask of a worker; asked twice before it is done is once. */
+/* The requests of the main thread and other workers to a worker; asked twice before it is done is
+ * once. */
 enum worker_command {
 	WORKER_SITE = 1 << 0,        /* a new site is current */
 	WORKER_DRAIN = 1 << 1,       /* finish what is there, accept nothing */
@@ -67,7 +68,7 @@ enum worker_command {
 /* Parts that have something to do at a turn's end. */
 #define WORKER_TURN_ENDS 4
 
-/* What other threads leave for a worker, and see of it. */
+/* The part of a worker that other threads write and read. */
 struct worker_inbox {
 	struct message command;
 	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
@@ -79,14 +80,14 @@ struct worker_inbox {
 	_Atomic uint64_t spare_answered;         /* node.spare.questions that it had */
 };
 
-/* The wall's time as it was read last, and the date that it says. */
+/* The wall clock's time as last read, and its date. */
 struct worker_wall {
 	uint64_t ns, turn_ns; /* worker_wall_ns, and the turn that it was read in */
 	uint64_t date_second;
 	char date[32]; /* IMF-fixdate */
 };
 
-/* What its parts do at the end of each turn. */
+/* The work of its parts at the end of each turn. */
 struct worker_turn_ends {
 	void (*run[WORKER_TURN_ENDS])(struct worker *worker);
 	unsigned count;
@@ -113,7 +114,7 @@ struct worker {
 	struct downstream *downstreams; /* all client connections */
 	struct passage *passages;       /* what exchanges have become: exchange/passage.h */
 	uint64_t exchange_count;        /* alive, those whose client left included */
-	struct exchange *orphans;       /* their clients are gone, their responses still to come */
+	struct exchange *orphans; /* their clients have left, their responses are still to come */
 	struct exchange *spare_exchanges;
 	unsigned spare_exchange_count;
 	const struct server_calls
@@ -143,8 +144,8 @@ struct worker {
 };
 
 /*
- * What a unit above does on the worker's thread; each call may be NULL. The parts of a worker are
- * called in the order of their list (daemon/worker_parts.c), and freed in the opposite one.
+ * The work of a higher unit on the worker's thread; each call may be NULL. The parts of a worker
+ * are called in the order of their list (daemon/worker_parts.c), and freed in the opposite one.
  */
 struct worker_part {
 	bool (*make)(struct worker *worker, struct site *site); /* false: no memory. Main thread */
@@ -164,7 +165,7 @@ struct worker *worker_new(struct node *node, unsigned index, struct site *site,
 /* Its thread has ended. */
 void worker_free(struct worker *worker);
 
-/* The thread's body: turns until told to stop or drained. */
+/* The thread's body: runs until it is stopped or drained. */
 void *worker_main(void *worker);
 
 /* Its site is another one: its parts look at what that changes. */
