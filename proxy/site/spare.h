@@ -5,7 +5,7 @@
  *             --> those of the other workers, by a message; what lacks one looks again until all
  *                 have answered, and asks once more, unless nothing was closed several times
  *
- * Each worker keeps connections to the servers for itself. When its clients have gone, and others
+ * Each worker keeps connections to the servers for itself. When its clients have left, and others
  * come to another worker, that one needs as many of its own.
  */
 #ifndef SITE_SPARE_H
@@ -19,7 +19,7 @@
 /* How soon to look again. */
 #define SPARE_LOOK_MS 10
 
-/* What one that lacks a descriptor knows of its question. Zeroed: it has not asked. */
+/* The state of a question of one that lacks a descriptor. Zeroed: it has not asked. */
 struct spare_question {
 	uint64_t number; /* of the node's */
 	uint64_t closed; /* by then, in the process */
