@@ -47,7 +47,7 @@ uint64_t spool_space(const struct spool *spool);
 size_t spool_room(struct spool *spool, size_t wanted);
 
 /* Copies bytes in and returns how many: all, or as many as there was room for. Fewer than
- * spool_room has said only when a file can't be written, which is logged; spool_failed is true from
+ * spool_room returned only if a file can't be written, which is logged; spool_failed is true from
  * then on. */
 size_t spool_put(struct spool *spool, struct slice bytes);
 

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a spool keeps. */
+/* The bounds of a spool. */
 enum spool_use { SPOOL_REQUEST, SPOOL_RESPONSE, SPOOL_USES };
 
 /* Why a spool got no more room: one of these is at its bound, or the disk is full. */
@@ -42,7 +42,7 @@ bool store_init(struct spool_store *store, const char *folder);
 /* No spool may be left. */
 void store_end(struct spool_store *store);
 
-/* Bounds of all spools together. What spools hold already stays with them. */
+/* Bounds of all spools together. Spools keep what they hold already. */
 void store_set_bounds(struct spool_store *store, uint64_t memory_max, uint64_t disk_max);
 
 /* False when so many bytes are not left. */
@@ -51,7 +51,7 @@ bool store_take_memory(struct spool_store *store, enum spool_use use, uint64_t b
 void store_force_memory(struct spool_store *store, enum spool_use use, uint64_t bytes);
 void store_give_memory(struct spool_store *store, enum spool_use use, uint64_t bytes);
 
-/* A new empty file that no folder lists, so that it is gone with its last descriptor, also after a
+/* A new empty file that no folder lists, so that it vanishes with its last descriptor, also after a
  * kill. -1 when there is no folder, too many are open (errno is EMFILE), or the system refuses,
  * which is logged. */
 int store_open_file(struct spool_store *store);
