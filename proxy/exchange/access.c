@@ -1,4 +1,4 @@
-/* What an exchange's line in the access log says. */
+/* The values of an exchange's line in the access log. */
 #include "exchange/access.h"
 
 #include <stdlib.h>

@@ -14,8 +14,8 @@ struct worker;
 /* When it is over. */
 void exchange_log(const struct exchange *exchange);
 
-/* What its line says of its request, the times included, in memory of its own, which the caller
- * frees. As long as its site is held. NULL without memory. */
+/* The request's part of its line, including times, in memory of its own, which the caller frees. As
+ * long as its site is held. NULL without memory. */
 struct access_kept *access_keep(const struct exchange *exchange);
 
 /* Writes that line, in which the caller has filled in what came of it: all but the texts, the

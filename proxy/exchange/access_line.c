@@ -7,8 +7,8 @@
 #include "site/site.h"
 #include "worker/worker_clock.h"
 
-/* What each text of a client may take up in a line, escapes included, and what all the rest does:
- * fields, numbers, and names of the configuration, which have at most 64 bytes. */
+/* The largest size of each of a client's texts in a line, including escapes, and that of all the
+ * rest: fields, numbers, and names of the configuration, which have at most 64 bytes. */
 enum {
 	TARGET_BYTES = ACCESS_TARGET_BYTES,
 	VERSION_BYTES = 64,

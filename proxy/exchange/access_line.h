@@ -1,6 +1,6 @@
 /*
- * A line of the access log, from what it says: Combined, with the proxy's own fields behind it, or
- * a JSON object.
+ * A line of the access log, from its values: Combined, with the proxy's own fields behind it, or a
+ * JSON object.
  */
 #ifndef EXCHANGE_ACCESS_LINE_H
 #define EXCHANGE_ACCESS_LINE_H
@@ -35,7 +35,7 @@ enum access_text {
 /* So many bytes of each text are in a line at most, escapes included. */
 extern const uint16_t access_text_bytes[ACCESS_TEXTS];
 
-/* All texts are somebody else's. */
+/* The line owns none of its texts. */
 struct access_line {
 	struct slice texts[ACCESS_TEXTS];
 	const char *route; /* NULL: none */

@@ -1,6 +1,6 @@
 /*
- * What an exchange adds to the counters (stats/): once, when it has ended; and what happened on its
- * way that its end does not show.
+ * The counts of an exchange (stats/): once, when it has ended; and what happened on its way that
+ * its end does not show.
  */
 #ifndef EXCHANGE_ACCOUNT_H
 #define EXCHANGE_ACCOUNT_H
@@ -13,7 +13,7 @@ struct exchange;
 struct site;
 struct worker;
 
-/* What is counted of it when it is over, besides its verdict. */
+/* Its counts at its end, except its verdict. */
 struct account_end {
 	uint64_t received_bytes, sent_bytes; /* of bodies */
 	uint64_t began_ns, started_ns, queue_ns;

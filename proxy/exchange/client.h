@@ -6,7 +6,7 @@
  *
  *   exchange --> struct client (operations) <-- downstream, http1_client.c
  *
- * An exchange whose client is gone has none (NULL).
+ * An exchange whose client has left has none (NULL).
  */
 #ifndef EXCHANGE_CLIENT_H
 #define EXCHANGE_CLIENT_H
@@ -27,7 +27,7 @@ struct listener;
 /* Why a message is refused whose session drains, closes or was aborted. */
 #define CLIENT_SESSION_CLOSED "session closed"
 
-/* What became of an interim response. */
+/* The result of an interim response. */
 enum client_interim {
 	CLIENT_INTERIM_PASSED,
 	CLIENT_INTERIM_UNKNOWN, /* the client knows none: it is left out */
@@ -35,10 +35,10 @@ enum client_interim {
 	CLIENT_INTERIM_NO_MEMORY,
 };
 
-/* What is left of a client that continues as something else. */
+/* The rest of a client that continues as something else. */
 struct client_rest {
 	struct stream_export stream;
-	struct buffer in; /* what it has sent and nobody has taken */
+	struct buffer in; /* bytes that it has sent and that were not consumed */
 	struct flow out;  /* what is composed for it; nothing in there is borrowed */
 };
 
@@ -62,7 +62,8 @@ struct client_calls {
 	/* Behind begin_tunnel: it is the caller's now, with its place among its listener's clients,
 	 * which listener_client_gone gives back. Its exchange has no client any more. */
 	void (*leave)(struct client *client, struct client_rest *rest);
-	/* What was read of the request's body and not taken; valid until the next call. */
+	/* Bytes of the request's body that were read and not consumed; valid until the next
+	 * call. */
 	struct slice (*body_here)(struct client *client);
 	void (*take_body)(struct client *client, uint32_t bytes);
 	/* Bytes of memory that this takes. */
@@ -78,7 +79,7 @@ struct client_calls {
 	 * that. DONE, WANTS_READ, WANTS_WRITE: it is composed. NO_MEMORY. Or what is wrong with the
 	 * body, and then nothing of it all has left, or will. */
 	enum pump_result (*head)(struct client *client, struct exchange *exchange);
-	/* An answer of our own, of which answer and outcome say what it is. False: no memory. */
+	/* A locally generated response, defined by answer and outcome. False: no memory. */
 	bool (*reply)(struct client *client, struct exchange *exchange);
 	/* The pump's sink is this client, behind what is in `out`. */
 	void (*open_response)(struct client *client, struct pump *down);

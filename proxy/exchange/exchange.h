@@ -40,19 +40,19 @@
 #include "worker/worker_clock.h"
 
 /* With a client, one that a server was asked for (from CONNECTING on) is the first on its
- * connection: those behind it wait in HELD, ASKING, DELAYED, QUEUED or REPLYING. So what a server
- * says can be passed on. */
+ * connection: those behind it wait in HELD, ASKING, DELAYED, QUEUED or REPLYING. So a server's
+ * response can be passed on. */
 enum exchange_state {
 	EXCHANGE_HEAD,       /* its head is being read */
 	EXCHANGE_HELD,       /* waits until those before it on its connection are answered */
-	EXCHANGE_SEEKING,    /* the store is to say which node owns its session */
+	EXCHANGE_SEEKING,    /* the store must determine which node owns its session */
 	EXCHANGE_ASKING,     /* has its place in its session; an authority is to judge its limits */
 	EXCHANGE_DELAYED,    /* waits until its limit admits it */
 	EXCHANGE_QUEUED,     /* waits for its turn */
 	EXCHANGE_CONNECTING, /* has a server, not yet a connection */
 	EXCHANGE_FORWARDING, /* the request is on its way; no response yet */
 	EXCHANGE_RELAYING,   /* the response is on its way to the client */
-	EXCHANGE_DRAINING, /* the client is gone; the response is read to its end, for order's sake
+	EXCHANGE_DRAINING, /* the client has left; the response is read to its end, for order's sake
 			    */
 	EXCHANGE_TUNNEL,   /* 101: it becomes a passage at once */
 	EXCHANGE_REPLYING, /* an answer of our own */
@@ -89,7 +89,7 @@ enum response_progress {
 /* Bytes of a request's head kept inline; longer ones get memory of their own. */
 #define EXCHANGE_HEAD_BYTES 1024
 
-/* What its head says: whose it is, and what it asks for. */
+/* The facts in its head: whose it is, and what it asks for. */
 struct exchange_facts {
 	struct slice host;      /* for routes */
 	struct slice authority; /* for the upstream's Host */
@@ -130,7 +130,7 @@ struct exchange_answer {
 	uint64_t taken;  /* of the response by the client, when WAIT_CLIENT began */
 	bool joined;     /* its response waits in the client's flow for the turn's end */
 	bool begun;      /* bytes of the final response's head were composed for the client */
-	unsigned status; /* told to the client; 0: none yet */
+	unsigned status; /* reported to the client; 0: none yet */
 	unsigned upstream_status;
 	bool replaces_ratelimit; /* the upstream's fields of our dialect are not passed on */
 	bool has_cost;           /* the response's cost field held a number */
@@ -150,18 +150,18 @@ struct exchange_tunnel {
 	bool is_message;   /* it is one of such a connection, and no request */
 
 	/* Of a socket whose server speaks HTTP (exchange/collect.h): */
-	bool opens_gateway;      /* it is to open one */
-	bool is_event;           /* a message of the gateway's own: it is not counted */
-	bool tells_end;          /* one that tells the server of the end: see turn_begin_event */
-	bool is_composed;        /* it is a request now */
-	bool collects;           /* its answer is read whole, for the gateway alone */
+	bool opens_gateway; /* it is to open one */
+	bool is_event;      /* a message of the gateway's own: it is not counted */
+	bool tells_end;     /* a request that informs the server of the end: see turn_begin_event */
+	bool is_composed;   /* it is a request now */
+	bool collects;      /* its answer is read whole, for the gateway alone */
 	uint32_t message_bytes;  /* of the client's message */
 	struct gateway *gateway; /* NULL: none yet */
 	struct exchange *riders; /* messages that left with this one, by `next` */
 
 	/* Of a socket whose server reads frames (exchange/follow.h): */
 	struct exchange *lead; /* the one before it that it may go together with; NULL: none */
-	uint32_t followers;    /* those that have gone together with this one */
+	uint32_t followers;    /* those that were sent together with this one */
 };
 
 /* Its place in its client's order. */
@@ -201,17 +201,17 @@ struct exchange_owner {
 	bool is_decided;       /* it is known now: not to be asked again */
 	bool lost;             /* some of it has left for a node that has failed it */
 	bool is_final;         /* whatever fails now, it is answered */
-	bool was_refused;      /* a node has said that it is not the owner */
+	bool was_refused;      /* a node has answered that it is not the owner */
 };
 
-/* What its limits say. */
+/* The verdict of its limits. */
 struct exchange_gate {
 	struct gate_identity identity; /* from judged_ns on */
 	struct gate_verdict verdict;
 	struct gate_receipt receipt;
 };
 
-/* What is composed for it. */
+/* The texts composed for it. */
 struct exchange_text {
 	char request_id[40];
 	char traceparent[HTTP_TRACEPARENT_BYTES]; /* of TRACE_GIVEN, in part, and TRACE_BEGUN */
@@ -256,7 +256,7 @@ struct exchange {
 	enum request_progress request_progress;
 	enum response_progress response_progress;
 	bool close_client; /* no request after this one */
-	bool orphaned;     /* on the worker's list of those whose client is gone */
+	bool orphaned;     /* on the worker's list of those whose client has left */
 
 	/* for the log */
 	const char *outcome; /* why it was answered by ourselves or cut; NULL: all went well */
@@ -300,7 +300,7 @@ static inline bool exchange_has_sent(const struct exchange *exchange)
 	       exchange->request_progress == REQUEST_REFUSED;
 }
 
-/* Nothing more of it goes up. */
+/* Nothing more of it is sent to the server. */
 static inline void exchange_stop_sending(struct exchange *exchange)
 {
 	if (!exchange_has_sent(exchange))
@@ -347,7 +347,7 @@ static inline bool exchange_is_first(const struct exchange *exchange)
 	return exchange->client && exchange->client->first == exchange;
 }
 
-/* With a client: is its response to say that it is the last, because of a drain? */
+/* With a client: must its response announce that it is the last, because of a drain? */
 static inline bool exchange_ends_drain(const struct exchange *exchange)
 {
 	return exchange->worker->draining && client_is_last(exchange->client, exchange);
@@ -392,7 +392,7 @@ static inline void exchange_leave_server(struct exchange *exchange)
 /* Forgets what was read of its body. Also when nothing was. */
 void exchange_free_body(struct exchange *exchange);
 
-/* What was collected of its answer (exchange/collect.h) is of no use any more. */
+/* The collected part of its answer (exchange/collect.h) is not needed any more. */
 void exchange_forget_answer(struct exchange *exchange);
 
 /* Lets go of its connection to the server, cutting it. */
@@ -441,7 +441,7 @@ void exchange_end(struct exchange *exchange);
 /* It continues as something else, which has taken all that it had and gives account of it. */
 void exchange_hand_over(struct exchange *exchange);
 
-/* Its memory is free at the end of the loop's turn: nobody knows of it any more. */
+/* Its memory is free at the end of the loop's turn: no reference to it is left. */
 void exchange_free_later(struct exchange *exchange);
 
 /* The wall clock for the RateLimit fields, where they name a time of day; else 0. */

@@ -1,5 +1,5 @@
-/* A message that goes together with the one before it, in one write to their socket's server: it
- * needs no place of its own, and nobody is passed by that. */
+/* A message that is sent together with the one before it, in one write to their socket's server: it
+ * needs no place of its own, and overtakes no other request. */
 #ifndef EXCHANGE_FOLLOW_H
 #define EXCHANGE_FOLLOW_H
 

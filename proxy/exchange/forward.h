@@ -10,7 +10,7 @@ struct exchange;
  * was no memory, or its body could not be read back, and the exchange is over. */
 bool forward_start(struct exchange *exchange);
 
-/* What its connection tells from then on (struct server_events). */
+/* The events of its connection from then on (struct server_events). */
 void forward_event(struct exchange *exchange);
 void forward_send(struct exchange *exchange);
 void forward_timeout(struct exchange *exchange);

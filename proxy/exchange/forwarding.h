@@ -1,9 +1,10 @@
 /*
- * The fields that tell a server whom we speak for: X-Forwarded-*, X-Real-IP, Forwarded (RFC 7239)
- * and Via.
+ * The fields that report the client to a server: X-Forwarded-*, X-Real-IP, Forwarded (RFC 7239) and
+ * Via.
  *
- * A connection's requests come from one peer and nearly always name one host, so what these fields
- * say stays the same: the lines are composed for the first request and kept with the connection.
+ * A connection's requests come from one peer and nearly always name one host, so the contents of
+ * these fields stay the same: the lines are composed for the first request and kept with the
+ * connection.
  */
 #ifndef EXCHANGE_FORWARDING_H
 #define EXCHANGE_FORWARDING_H
@@ -14,7 +15,7 @@
 
 struct exchange;
 
-/* What was composed last on a connection, and what it was composed from. Zeroed: nothing yet. */
+/* The text composed last on a connection, and its inputs. Zeroed: nothing yet. */
 struct forwarding {
 	char *text; /* the host it was for, then the lines; owned */
 	uint32_t host_len, len;

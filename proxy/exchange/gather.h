@@ -33,8 +33,8 @@ bool gather_begin(struct exchange *exchange);
 /* Reads on. Ends the exchange, or answers, when its body can't be had. */
 void gather_run(struct exchange *exchange);
 
-/* Sets exchange.up to send what was read and then what is still to come. What was read stays until
- * the connection has taken it. */
+/* Sets exchange.up to send what was read and then what is still to come. The bytes read stay until
+ * the connection has consumed them. */
 void gather_resume(struct exchange *exchange);
 
 /* A short body that is here whole and may have to be sent twice becomes exchange.memory.body. */

@@ -1,6 +1,6 @@
 /*
- * What comes from another node of the fleet: requests of sessions that this one owns, at the
- * internal listener ([fleet] bind).
+ * Requests from other nodes of the fleet, of sessions that this one owns, at the internal listener
+ * ([fleet] bind).
  *
  *   connection --hello, proof--> proven --request, Sluice-Hop: 1 LISTENER PEER INSTANCE MARK
  * FENCE-->
@@ -29,7 +29,7 @@ enum hop_state { HOP_NEW, HOP_CHALLENGED, HOP_PROVEN };
 
 #define HOP_CLIENT_BYTES 128
 
-/* So long one that has proven nothing may be silent: a node says hello at once. */
+/* So long one that has proven nothing may be silent: a node sends its hello at once. */
 #define HOP_SILENCE_MS 10000
 
 /* So many of a worker's may have proven nothing; for one more, the oldest of them is closed. */

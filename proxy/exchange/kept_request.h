@@ -1,4 +1,4 @@
-/* What is kept of a handshake's request for the messages behind it, which are charged to its caller
+/* The part of a handshake's request that is kept for its messages, which are charged to its caller
  * and take their places in its session: its head, and what was found in it. */
 #ifndef EXCHANGE_KEPT_REQUEST_H
 #define EXCHANGE_KEPT_REQUEST_H

@@ -1,5 +1,5 @@
-/* What the table of owners asks of the store; owners_answer (owners.h) takes the answers. For the
- * table's own units alone. */
+/* The questions of the table of owners to the store; owners_answer (owners.h) takes the answers.
+ * For the table's own units alone. */
 #ifndef EXCHANGE_OWNER_ASK_H
 #define EXCHANGE_OWNER_ASK_H
 
@@ -11,8 +11,8 @@ bool owner_ask(struct owners *owners, struct worker *worker, struct owner_sessio
 	enum owner_verb verb, uint64_t now_ns);
 /* Has the process just begun, and its connection to the store is not there yet? */
 bool owner_is_starting(struct owners *owners, const struct worker *worker, uint64_t now_ns);
-/* With the stripe's lock, on the worker's thread: it is given up if nobody uses it and that is due
- * at once. */
+/* With the stripe's lock, on the worker's thread: it is given up if it is unused and that is due at
+ * once. */
 void owner_yield(struct owners *owners, struct worker *worker, struct owner_session *session);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * The order of what is forwarded, over connections that are cut.
  *
- * What a node forwards carries a mark, which grows each time that it has given up something whose
- * fate it does not know. An owner refuses what has a lower mark than something it had before: that
- * was given up, and what came after it has gone.
+ * Forwarded requests carry a mark, which grows each time that the node has given up a request whose
+ * fate is unknown. An owner refuses what has a lower mark than something it had before: that was
+ * given up, and what came after it has gone.
  */
 #ifndef EXCHANGE_OWNER_MARKS_H
 #define EXCHANGE_OWNER_MARKS_H

@@ -1,6 +1,6 @@
 /*
- * The nodes that own sessions, as servers that requests are forwarded to. What the store says of an
- * owner is its text, `instance/name/address`; the address is a literal one with a port. Each is an
+ * The nodes that own sessions, as servers that requests are forwarded to. The store describes an
+ * owner by its text, `instance/name/address`; the address is a literal one with a port. Each is an
  * upstream with one server: places, connections and failures are those of any (upstream/).
  */
 #ifndef EXCHANGE_OWNER_NODES_H

@@ -8,7 +8,7 @@
 /* Renews, gives up, looks after and forgets what is due; some of it at a time. Returns when it is
  * to be called again: milliseconds, 0: nothing is there. */
 uint64_t owners_sweep(struct owners *owners, struct worker *worker);
-/* From the next sweep on those that are to be given up at once are, if nobody uses them; what is in
+/* From the next sweep on those that are to be given up at once are, if they are unused; what is in
  * use is when that ends. Any thread, as of the next two. */
 void owners_yield(struct owners *owners);
 /* This process is about to end: all is to be given up. `is_replaced`: another one has its address,

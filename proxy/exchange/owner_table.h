@@ -51,7 +51,7 @@ struct owner_session {
 	bool is_posted;       /* the first of those who wait has been sent its answer */
 	bool awaits; /* those in line wait until the process before this one gives it up, or for a
 			store that a process which has just begun is not yet connected to */
-	const struct owner_self *self; /* who has taken it, or is asked to */
+	const struct owner_self *self; /* the identity that has taken it, or is asked to */
 	enum owner_sight sight;        /* that they are sent */
 	struct owner_wait *first, **end;
 	uint64_t mark; /* of what this node forwards */
@@ -71,7 +71,8 @@ struct owner_stripe {
 	struct owner_session *ticks[OWNER_TICKS];
 };
 
-/* What this process has been to the store: [fleet] node and bind may change. Lives as long. */
+/* The identities that this process has had at the store: [fleet] node and bind may change. Lives as
+ * long. */
 struct owner_self {
 	struct owner_self *next;
 	char text[OWNER_NODE_BYTES];
@@ -128,14 +129,14 @@ void owner_session_free(struct owner_session *session);
 /* Removes and frees one that nobody uses, is in no tick's list and of which nothing is asked. */
 void owner_session_forget(
 	struct owners *owners, struct owner_stripe *stripe, struct owner_session *session);
-/* Whose it is now, for one who is informed of it. */
+/* The present owner, for a use that is informed of it. */
 void owner_session_note(const struct owner_session *session, struct owner_use *use);
-/* Is one that is owned here given up as soon as nobody uses it? */
+/* Is one that is owned here given up as soon as it is unused? */
 bool owner_session_yields(struct owners *owners, const struct owner_session *session);
-/* And do other nodes reach it no more, as another process, or nobody, is at the address that it was
- * taken with? */
+/* And can other nodes not reach it any more, because another process, or none, is at the address
+ * with which it was taken? */
 bool owner_session_moves(struct owners *owners, const struct owner_session *session);
-/* What is to be done with a session of that side. */
+/* The action for a session of that side. */
 enum owner_sight owner_session_sight(const struct owner_session *session);
 
 #endif

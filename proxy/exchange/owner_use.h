@@ -1,7 +1,7 @@
 /*
  * Uses of sessions whose owner is known by the table of owners (owners.h): an exchange's, or a
- * tunnel's. A use asks whose its session is, follows what it heard, and hears when that changes.
- * All on its worker's thread.
+ * tunnel's. A use asks for the owner of its session, follows the answer, and is informed when the
+ * owner changes. All on its worker's thread.
  */
 #ifndef EXCHANGE_OWNER_USE_H
 #define EXCHANGE_OWNER_USE_H
@@ -11,7 +11,7 @@
 struct owner_node;
 struct owner_wait;
 
-/* Somebody's hold on a session: an exchange's, or a tunnel's. Zeroed: none. */
+/* A reference to a session: an exchange's, or a tunnel's. Zeroed: none. */
 struct owner_use {
 	struct owner_use *next, **at; /* of its worker's */
 	struct owner_session *session;
@@ -25,11 +25,11 @@ struct owner_use {
 	} seen; /* with HERE and ELSEWHERE */
 	/* The answer that it waited for. When it returns, the next in line is answered. */
 	void (*answered)(struct owner_use *use, enum owner_sight sight);
-	/* The session's owner is another one, or nobody. */
+	/* The session has another owner, or none. */
 	void (*changed)(struct owner_use *use);
 	/* Another process has this one's address, or this one has another, and the session is
-	 * waited for: what may continue for long is to end now. May be called again. NULL: it is
-	 * over soon. */
+	 * waited for: a use that may last long must end now. May be called again. NULL: it is over
+	 * soon. */
 	void (*moves)(struct owner_use *use);
 };
 
@@ -52,7 +52,7 @@ enum owner_belief {
 
 /* Whose is it? */
 enum owner_sight owner_look(struct owners *owners, struct owner_use *use, enum owner_belief belief);
-/* The use continues by what owner_look or `answered` said: notes node and fence. */
+/* The use continues with the result of owner_look or `answered`: notes node and fence. */
 void owner_follow(struct owner_use *use);
 /* It waits no more. */
 void owner_cancel(struct owner_use *use);

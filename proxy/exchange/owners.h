@@ -5,15 +5,15 @@
  *      |                      `-- not renewed: lost -------------------^
  *      `--asked: another's--> ELSEWHERE --not used for owner_idle, or its lease is over--> asked
  *
- * The store decides (struct owner_store); here is what it said, and how long that holds:
+ * The store decides (struct owner_store); the table has its answers, and the time until which they
+ * hold:
  *  - HERE as long as the lease is in hand, by CLOCK_BOOTTIME, which continues while the process is
  *    stopped. It is renewed while anybody uses the session.
  *  - ELSEWHERE until owner_idle after this node has last forwarded to it: so long the owner keeps
  *    what it was sent a request of. Then the store is asked again.
  *
- * Who needs an answer of the store waits for it in line, and the next in line learns of it when the
- * one before has done with it: so their order stays that of their arrival, whatever workers they
- * are of.
+ * A use that needs an answer of the store waits for it in line, and the next in line gets it when
+ * the one before has processed it: so their order is that of their arrival, over all workers.
  *
  * owner_use.h: who uses a session. owner_marks.h: the order of what is forwarded. owner_sweep.h:
  * time. owner_nodes.h: the nodes as servers. Inside: owner_table.h, owner_ask.h, owner_line.h.
@@ -57,23 +57,23 @@ enum owner_sight {
 
 enum owner_verb { OWNER_TAKE, OWNER_RENEW, OWNER_GIVE };
 
-/* What is asked of the store: memory of the store's side, which copies what it needs. */
+/* A question to the store: memory of the store's side, which copies what it needs. */
 struct owner_question {
 	struct owner_session *session; /* stays until the answer */
 	enum owner_verb verb;
 	const char *name; /* of the session */
-	const char *self; /* who asks: OWNER_NODE_BYTES */
+	const char *self; /* the asking node: OWNER_NODE_BYTES */
 	uint64_t fence;   /* RENEW, GIVE */
 	uint64_t lease_ms;
 };
 
-/* What it answers. */
+/* The store's answer. */
 struct owner_answer {
 	bool is_known; /* false: it did not answer, and may have done it */
 	bool is_held;  /* by this node, from now on for the lease; GIVE: false */
 	uint64_t fence;
 	uint64_t left_ms; /* of another's lease */
-	const char *node; /* another's; NULL: nobody's */
+	const char *node; /* another node; NULL: none */
 };
 
 struct owner_store {
@@ -86,8 +86,8 @@ struct owner_store {
 struct owners *owners_new(const struct owner_store *store, struct upstream_states *states);
 /* All workers have ended. NULL is ignored. */
 void owners_free(struct owners *owners);
-/* What the site in force says of this node, and how many sessions the table may have. True: it has
- * been another one; WORKER_OWNERS is to follow for what is in use. Any thread. */
+/* Sets this node's name, address and lease, and the largest number of sessions, from the site in
+ * force. True: the node has changed; send WORKER_OWNERS for the sessions in use. Any thread. */
 bool owners_set_self(struct owners *owners, const char *name, const char *address,
 	uint64_t lease_ms, size_t sessions_most);
 /* Other nodes do not reach this one any more. It takes nothing, and gives up what it owns. True:
@@ -105,7 +105,7 @@ bool owners_are_replaced(const struct owners *owners);
 /* The store answers. */
 void owners_answer(struct owners *owners, struct worker *worker, struct owner_session *session,
 	enum owner_verb verb, const struct owner_answer *answer);
-/* Who owns the session, for people: a name of a node, or "" . Any thread. */
+/* The owner of the session, to be displayed: a name of a node, or "". Any thread. */
 void owners_describe(struct owners *owners, struct session_key key, char name[CONF_NODE_BYTES]);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * What an exchange becomes behind a 101: two streams and what is under way between them, and, in as
+ * The state of an exchange after a 101: two streams and what is under way between them, and, in as
  * little memory as that takes, what its end has to know of its request. The exchange and both
- * connections are gone by then, as most of such a passage's time nothing passes.
+ * connections have been freed by then, because a passage is idle for most of its time.
  *
  *   client <--stream-- [to_client <-- from_server] <--stream-- server    down
  *   client --stream--> [from_client --> to_server] --stream--> server    up
@@ -9,8 +9,9 @@
  *   exchange --passage_begin--> OPEN --both ways have ended, cut, idle--> ENDED --> freed
  *                                        its memory waits for a message of the queue's, if need be
  *
- * Each way continues until its own end was read and passed on. Where a sink is gone, what its peer
- * sent before still passes the other way. A reset is passed on as a reset (passage_reset.h).
+ * Each way continues until its own end was read and passed on. If a sink is gone, bytes that its
+ * peer sent before still pass in the other direction. A reset is passed on as a reset
+ * (passage_reset.h).
  *
  * A socket whose messages are read (websocket/) takes it over with its beginning: then what comes
  * and when it ends is the socket's affair.
@@ -43,7 +44,7 @@ struct passage_way {
 	bool is_over;
 };
 
-/* What `in` and `flow` of the two ways are. */
+/* The meaning of `in` and `flow` for the two directions. */
 struct passage_memory {
 	struct buffer from_client, from_server;
 	struct flow to_client, to_server;

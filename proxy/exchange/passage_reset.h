@@ -1,7 +1,7 @@
 /*
  * A reset of one side of a tunnel reaches the other as a reset, so that what was cut off does not
  * look complete (RFC 9293 section 3.5.3). A close by reset throws away what the other side has not
- * taken yet: it waits for that, and looks at times, as no system tells of it.
+ * taken yet: it waits for that, and looks from time to time, as no system reports it.
  *
  *   reset --passage_reset--> bytes are on their way --taken, no progress, gone--> reset, ended
  *                                     `-- looks: by the clock, and at its events

@@ -9,7 +9,7 @@
  * Such a session has one exchange in flight at a time (site.c), reads too, so a pin has one user.
  * As a parked one is in no worker's loop it moves between workers without asking the other; that
  * the server has closed it is seen when it is taken. It never comes from the pool and never goes
- * into it: nobody else's request may be sent under its login.
+ * into it: no other session's request may be sent under its login.
  */
 #ifndef EXCHANGE_PIN_H
 #define EXCHANGE_PIN_H

@@ -1,6 +1,6 @@
 /*
- * What a request's target and Host say of it: the host by which routes are found, the authority
- * for its server, the path in its normal form, and the path by which keys know it.
+ * The facts in a request's target and Host: the host by which routes are found, the authority for
+ * its server, the path in its normal form, and the path by which keys know it.
  */
 #ifndef EXCHANGE_READ_TARGET_H
 #define EXCHANGE_READ_TARGET_H

@@ -29,7 +29,7 @@ void respond_run(struct exchange *exchange);
 /* The time of WAIT_CLIENT has passed: has the client taken little of the response meanwhile? */
 void respond_client_is_slow(struct exchange *exchange);
 
-/* The client is gone (its connection is closing): finish alone or cut. */
+/* The client has left (its connection is closing): finish alone or cut. */
 void exchange_client_gone(struct exchange *exchange);
 
 #endif

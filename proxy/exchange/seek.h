@@ -26,7 +26,7 @@
 
 struct exchange;
 
-/* What it does with an exchange, which those do that call it: so that it names none of them. */
+/* The steps that the caller of seek provides, so that seek names none of its callers. */
 struct seek_steps {
 	void (*begin_here)(struct exchange *exchange); /* its turn, as any */
 	void (*enter)(struct exchange *exchange); /* the queue of x->upstream, or waits for that */
@@ -51,13 +51,13 @@ bool seek_may_send(struct exchange *exchange);
  * and is answered now. */
 bool seek_is_connected(struct exchange *exchange);
 
-/* What is left of its queue_timeout as it enters its queue: milliseconds. Of any exchange. */
+/* The rest of its queue_timeout as it enters its queue: milliseconds. Of any exchange. */
 uint64_t seek_queue_timeout_ms(const struct exchange *exchange);
 
 /* In SEEKING its deadline has passed. */
 void seek_expire(struct exchange *exchange);
 
-/* The node says that it has not forwarded it, as it is not the owner. */
+/* The node has answered that it has not forwarded it, as it is not the owner. */
 void seek_refused(struct exchange *exchange);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * What a protocol above does with an exchange that is to switch to it, in place of a tunnel of
- * bytes: a room of its own implements this (websocket/), and its part of the worker sets
- * worker->switched. No unit of the exchange's names the protocol's parts.
+ * The operations of a protocol on an exchange that switches to it, in place of a tunnel of bytes: a
+ * room of its own implements this (websocket/), and its part of the worker sets worker->switched.
+ * No unit of the exchange's names the protocol's parts.
  *
  *   head --judge--> limits, queue, server ... 101 --agree--> composed --begin--> TUNNEL
  *                                                     run, timeout ... end (the exchange's)

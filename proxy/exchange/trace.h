@@ -16,7 +16,7 @@ enum trace_kind {
 	TRACE_DROPPED, /* not valid; tracestate is dropped with it (Trace Context, section 3.3) */
 };
 
-/* Looks at the request's head, by what `traceparent` says. */
+/* Looks at the request's head, according to `traceparent`. */
 void trace_begin(struct exchange *exchange);
 
 /* Appends the line of one that was begun. */

@@ -15,7 +15,7 @@ struct kept_request;
  * order; before the verdict, if that may come later. */
 void turn_begin(struct exchange *exchange);
 
-/* The same for a message of the connection that `handshake` has opened, which says whose it is. */
+/* The same for a message of the connection that `handshake` has opened, which has its caller. */
 void turn_begin_message(struct exchange *message, const struct kept_request *handshake);
 
 /*
@@ -50,7 +50,7 @@ void exchange_look_again(struct exchange *exchange, uint64_t after_ms);
  * sent without, or waits until fewer others are. */
 void turn_go_without_place(struct exchange *exchange);
 
-/* DELAYED, as its verdict says, without a place at its upstream; then exchange_admit. */
+/* DELAYED, by its verdict, without a place at its upstream; then exchange_admit. */
 void turn_delay(struct exchange *exchange);
 
 /* CONNECTING, and its connection is there: is it admitted by this moment, too? If not, it has lost

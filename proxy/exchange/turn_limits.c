@@ -1,5 +1,4 @@
-/* What the limits of an exchange say of it, as the table of the node judges them, and the answer to
- * one that is refused. */
+/* The verdict of an exchange's limits by the node's table, and the response to a refused one. */
 #include "exchange/turn_limits.h"
 
 #include <stdio.h>

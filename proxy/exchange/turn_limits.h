@@ -1,4 +1,5 @@
-/* The limits of an exchange: whom they charge, what the node's table says, the answer to a refusal.
+/* The limits of an exchange: the callers to charge, the verdict of the node's table, the response
+ * to a refusal.
  */
 #ifndef EXCHANGE_TURN_LIMITS_H
 #define EXCHANGE_TURN_LIMITS_H
@@ -27,8 +28,8 @@ void turn_judge(struct exchange *exchange);
 
 /* The same for a message, whose verdict must be of the moment when it is passed on: it may wait
  * long behind others of its session, those that a limit delays among them, and what was charged
- * when it came would arrive in another window than it was charged in. This says whose it is, and
- * takes nothing; it is judged when its turn comes (judged_late), or before that by
+ * when it came would arrive in another window than it was charged in. This determines its caller,
+ * and charges nothing; it is judged when its turn comes (judged_late), or before that by
  * turn_judge_early. */
 void turn_judge_late(struct exchange *message);
 
@@ -47,11 +48,11 @@ void turn_judge_late(struct exchange *message);
 void turn_give_back(struct exchange *exchange);
 void turn_doubt(struct exchange *exchange);
 
-/* What its verdict took is given back, as if it had never been admitted. */
+/* Its charge is given back, as if it had never been admitted. */
 void turn_refund(struct exchange *exchange);
 
-/* What it has is given back, and it is judged by this moment; with it those that leave in one
- * request with it (tunnel.riders), as far as all are admitted: the others part from it, so that
+/* Its charge is given back, and it is judged again by the present time; with it those that leave in
+ * one request with it (tunnel.riders), as far as all are admitted: the others part from it, so that
  * they are not waited for, which a limit that was lowered may never admit at once. */
 void turn_judge_again(struct exchange *exchange);
 
