@@ -6,8 +6,8 @@
  *         `-- "news" --- worker 2 --- subscription - ...
  *
  * Shards, channels and the parts of workers are shared, each shard with its lock; the subscriptions
- * of a part are its worker's alone, and no lock is held while they are walked. A channel is there
- * as long as somebody is subscribed to it or a publication holds it.
+ * of a part are its worker's alone, and no lock is held while they are walked. A channel exists as
+ * long as a socket is subscribed to it or a publication holds it.
  */
 #ifndef WEBSOCKET_CHANNELS_H
 #define WEBSOCKET_CHANNELS_H
@@ -49,7 +49,7 @@ struct channel_view {
 
 /* NULL without memory or randomness. */
 struct channels *channels_new(void);
-/* Nobody is subscribed, and no channel is held. NULL is ignored. */
+/* No socket is subscribed, and no channel is held. NULL is ignored. */
 void channels_free(struct channels *channels);
 
 /* How many there are now. Any thread. */
@@ -85,7 +85,7 @@ bool channel_has_subscriber(
 
 /* ---- publishing ------------------------------------------------------------------------------ */
 
-/* Holds the channel `name`. NULL: nobody is subscribed to it. `*subscriptions` is how many are;
+/* Holds the channel `name`. NULL: no socket is subscribed to it. `*subscriptions` is how many are;
  * `workers[i]` becomes true for each worker, below `worker_count`, that has some. Any thread. */
 struct channel *channel_hold(struct channels *channels, struct slice name, uint64_t *subscriptions,
 	bool *workers, unsigned worker_count);

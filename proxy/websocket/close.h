@@ -1,4 +1,4 @@
-/* How a socket closes: a close frame goes both ways on each side. */
+/* How a socket closes: each side exchanges close frames in both directions. */
 #ifndef WEBSOCKET_CLOSE_H
 #define WEBSOCKET_CLOSE_H
 
@@ -16,14 +16,15 @@ void socket_close_behind(struct websocket *socket, unsigned code, struct slice r
 
 /* Closes for a message of the client's that is not passed on. Where it closes already, as the
  * client or a drain has begun that, the client gets this code in place of the one that it was to
- * get: an end in order would say that all it has sent was passed on. */
+ * get: an orderly end would mean that all its messages were passed on. */
 void socket_close_failed(
 	struct websocket *socket, unsigned code, struct slice reason, const char *why);
 /* The same with 1011, in a socket whose server is gone, or about to be found gone. */
 void socket_message_lost(struct websocket *socket, const char *why);
 
-/* Takes no more messages of the client. What it has sent before is passed on, the server told, and
- * what that still sends before it answers passed on, too; then the client gets a close frame. */
+/* Takes no more messages of the client. Its earlier messages are passed on, the server is informed,
+ * and the server's messages before its answer are passed on, too; then the client gets a close
+ * frame. */
 void socket_finish(struct websocket *socket, unsigned code, struct slice reason, const char *why);
 /* It closes already, and what it waits for is given up: the message of the client that has had no
  * turn yet, and what waits in its send queue. */
@@ -38,12 +39,12 @@ void socket_client_closes(struct websocket *socket, struct slice payload);
 void socket_server_closes(struct websocket *socket, struct slice payload);
 
 /* Its session is another node's, or may be: nothing more of it may reach its server, whose
- * connection is cut. What the client sent and is not passed on is dropped, and the client gets
- * 1012, which no end in order has: it is to come back, and gets to the node that owns its session
- * then. The requests of a gateway are the caller's to end. */
+ * connection is cut. Messages of the client that were not passed on are dropped, and the client
+ * gets 1012, which no orderly end has: it is to come back, and gets to the node that owns its
+ * session then. The requests of a gateway are the caller's to end. */
 void socket_session_over(struct websocket *socket);
 
-/* A side is gone without one. The first may end the socket. */
+/* A side has ended without one. The first may end the socket. */
 void socket_client_gone(struct websocket *socket);
 void socket_server_gone(struct websocket *socket, const char *why);
 
@@ -62,7 +63,7 @@ bool socket_tell_server(struct websocket *socket);
 /* The same with a gateway, which sends it: the payload of our own close frame. */
 struct slice socket_tell_gateway(struct websocket *socket, char text[FRAME_CONTROL_BYTES]);
 
-/* Is all that was to be said on both sides said? */
+/* Have both sides sent all that they had to send? */
 bool socket_is_closed(const struct websocket *socket);
 
 #endif

@@ -1,4 +1,4 @@
-/* What an operator does to a socket. */
+/* An operator's command to a socket. */
 #ifndef WEBSOCKET_COMMAND_H
 #define WEBSOCKET_COMMAND_H
 
@@ -16,13 +16,13 @@ enum socket_command_kind {
 struct socket_command {
 	enum socket_command_kind kind;
 	struct shared_frame *frame; /* POST, SEND */
-	struct send_report *report; /* the same; NULL: nobody waits for it */
+	struct send_report *report; /* the same; NULL: no request waits for it */
 	uint16_t code;              /* CLOSE */
 	uint8_t reason_len;
 	char reason[FRAME_CONTROL_BYTES - 2];
 };
 
-/* What became of it at once. */
+/* Its immediate result. */
 enum socket_command_result {
 	SOCKET_COMMAND_DONE,    /* with a message: it is queued */
 	SOCKET_COMMAND_DROPPED, /* a message: the queue is full */

@@ -51,7 +51,7 @@ enum filter_result {
  * socket has set (meta.h). */
 enum filter_result filter_add(struct socket_filter *filter, const char *name, const char *value);
 
-/* What a term's value looks like, for a message. */
+/* The form of a term's value, for a message. */
 const char *filter_expects(const char *name);
 
 /* The names of all terms, one after the other; NULL behind the last. */

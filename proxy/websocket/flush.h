@@ -4,7 +4,8 @@
 
 #include "websocket/state.h"
 
-/* Writes what is due where it may stand; then what the connections take. May end the socket. */
+/* Writes the due frames at a place where they are allowed; then what the connections take. May end
+ * the socket. */
 void socket_flush(struct websocket *socket);
 
 #endif

@@ -104,7 +104,7 @@ static inline bool frame_reader_is_ahead(const struct frame_reader *reader)
 	return reader->ahead > 0;
 }
 
-/* Its memory goes. */
+/* Its memory is freed. */
 void frame_reader_end(struct frame_pool *pool, struct frame_reader *reader);
 
 /* ---- writing --------------------------------------------------------------------------------- */

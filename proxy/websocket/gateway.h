@@ -1,7 +1,7 @@
 /*
  * The server's side of a WebSocket whose server speaks HTTP (websocket = gateway), by the
  * WebSocket-over-HTTP protocol (Pushpin, "WebSocket-Over-HTTP Protocol"). Every event of the client
- * is a POST to the handshake's target, and what the server has to say comes in the answers.
+ * is a POST to the handshake's target, and the server's messages are in the answers.
  *
  *   handshake --gateway_open--> POST [OPEN] --200 [OPEN ...]--> 101, the socket is open
  *   message --> its exchange: limits, queue --> POST [TEXT TEXT BINARY] --200 [TEXT ...]--> frames
@@ -65,7 +65,8 @@ struct gateway_passing {
 	struct slice rest;
 	struct exchange *message; /* that they answer, RELAYING until then; NULL: none */
 	bool is_busy;
-	bool client_is_behind; /* what answers say waits in the socket's queue, which is bounded */
+	bool client_is_behind; /* the contents of answers wait in the socket's queue, which is
+				  bounded */
 };
 
 /* Interim responses that were read in this turn. */
@@ -103,7 +104,7 @@ struct gateway {
 	struct gateway_text path; /* for the log */
 	char accept[ACCEPT_BYTES];
 
-	/* what its answers have said */
+	/* the contents of its answers */
 	struct gateway_text answer; /* the head of that to OPEN, then the 101's */
 	const char *answer_fault;   /* of the head of the one that is being read; NULL: none */
 	struct meta meta;
@@ -145,11 +146,11 @@ bool gateway_is_over(const struct gateway *gateway);
 /* Does what can be done now. May end it, and the socket. */
 void gateway_run(struct gateway *gateway);
 
-/* The socket, or the handshake that was to open it, has ended. What was not sent is dropped, unless
+/* The socket, or the handshake that was to open it, has ended. Unsent events are dropped, unless
  * the client has closed in order; then it informs the server, if it must. */
 void gateway_leave(struct gateway *gateway, const struct exchange *handshake);
 
-/* Nothing more goes to the server: ends what waits. `why` for the log: a constant. */
+/* Nothing more is sent to the server: ends what waits. `why` for the log: a constant. */
 void gateway_drop_waiting(struct gateway *gateway, const char *why);
 
 /* The server wants nothing more of the client: what waits is dropped, and nothing is sent to it any

@@ -1,5 +1,5 @@
 /*
- * What a server answers: fields for the gateway, events for the client.
+ * The answers of a server: fields for the gateway, events for the client.
  *
  *   head --gateway_collects--> status, type, Set-Meta-*, Keep-Alive-Interval, grip
  *   body --all of it, judged--> TEXT, BINARY, PING, PONG --> frames

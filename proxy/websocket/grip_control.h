@@ -44,7 +44,7 @@ struct grip_control {
 
 _Static_assert(GRIP_KEEP_ALIVE_BYTES <= GRIP_CHANNEL_BYTES, "both are in `text`");
 
-/* Parses `json`. NULL, or a constant that says what is wrong and what was expected; `*control` is
+/* Parses `json`. NULL, or a constant text with the error and the expected value; `*control` is
  * undefined then. Members that are not known are ignored, as are filters and prev-id. */
 const char *grip_control_parse(struct slice json, struct grip_control *control);
 

@@ -1,6 +1,6 @@
 /*
  * Messages out of frames, by the rules of RFC 6455: which side masks, which frames may follow
- * which, what a close frame may say, that a text is UTF-8.
+ * which, the contents of a close frame, that a text is UTF-8.
  *
  *   frames  text | continuation ... fin | ping | close       a control frame may come between
  *                 `--------------------'                     fragments
@@ -14,7 +14,7 @@
 #include "websocket/frames.h"
 #include "websocket/utf8.h"
 
-/* What a close frame says (RFC 6455 section 7.4.1, and IANA's registry). */
+/* The code of a close frame (RFC 6455 section 7.4.1, and IANA's registry). */
 enum close_code {
 	CLOSE_NORMAL = 1000,
 	CLOSE_GOING_AWAY = 1001,
@@ -28,7 +28,7 @@ enum close_code {
 	CLOSE_TRY_AGAIN = 1013,
 };
 
-/* May a close frame say it? Those of applications included. */
+/* May a close frame contain it? Those of applications included. */
 #define CLOSE_CODES_VALID "1000 to 1003, 1007 to 1014 or 3000 to 4999"
 bool close_code_is_valid(unsigned code);
 
@@ -36,7 +36,7 @@ bool close_code_is_valid(unsigned code);
 struct message_reader {
 	bool masked;        /* the frames must be; else they must not */
 	bool deflates;      /* permessage-deflate was agreed on: RSV1 marks messages */
-	bool trusts_text;   /* somebody else looks whether texts are UTF-8 */
+	bool trusts_text;   /* another party checks that texts are UTF-8 */
 	uint64_t max_bytes; /* of a message, 0: no bound */
 
 	struct frame_reader frames;

@@ -1,6 +1,6 @@
 /*
- * What a server has a gateway remember of a socket: it sets values by `Set-Meta-NAME: value` in
- * its answers and finds them as `Meta-NAME: value` in each later request (Pushpin,
+ * The values that a server stores in a gateway for a socket: it sets values by `Set-Meta-NAME:
+ * value` in its answers and finds them as `Meta-NAME: value` in each later request (Pushpin,
  * "WebSocket-Over-HTTP Protocol", State Management).
  */
 #ifndef WEBSOCKET_META_H
@@ -41,7 +41,7 @@ enum meta_result meta_set(struct meta *meta, struct slice name, struct slice val
 /* The value of this name, or SLICE_NONE; until the next meta_set. */
 struct slice meta_find(const struct meta *meta, struct slice name);
 
-/* Their lines, each with its CRLF; meta_line_bytes says how long they are together. */
+/* Their lines, each with its CRLF; meta_line_bytes returns their total length. */
 void meta_put_lines(const struct meta *meta, struct http_out *out);
 size_t meta_line_bytes(const struct meta *meta);
 

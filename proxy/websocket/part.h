@@ -1,4 +1,4 @@
-/* What the worker tells its WebSockets. */
+/* The worker's events for its WebSockets. */
 #ifndef WEBSOCKET_PART_H
 #define WEBSOCKET_PART_H
 

@@ -8,8 +8,8 @@
  *
  * All lines have the publications in one order, that of the calls, so that two of a channel reach
  * every socket in that order. A worker walks at most PUBLISH_STEPS items and subscriptions in a
- * turn of its loop; sockets that subscribe meanwhile are not part of what is walked. What is
- * published to a channel is held once, by the publication and the sockets it waits in.
+ * turn of its loop; sockets that subscribe meanwhile are not part of what is walked. A published
+ * item is stored once, held by the publication and by the sockets in which it waits.
  */
 #ifndef WEBSOCKET_PUBLISH_H
 #define WEBSOCKET_PUBLISH_H
@@ -44,7 +44,7 @@ struct publish_item {
 	enum publish_action action;
 	bool is_binary;       /* SEND */
 	struct slice content; /* SEND; CLOSE: the reason */
-	uint16_t code;        /* CLOSE: what a close frame may say */
+	uint16_t code;        /* CLOSE: a code that a close frame may contain */
 };
 
 enum publish_result {
@@ -69,7 +69,7 @@ void publish_line_end_turn(struct publish_line *line);
 /* The channels as the line's worker sees them. */
 struct channel_view *publish_line_view(struct publish_line *line);
 
-/* What is counted. */
+/* The counts. */
 enum publish_count {
 	PUBLISH_ITEMS,            /* published */
 	PUBLISH_DELIVERIES,       /* of them, to sockets' queues */

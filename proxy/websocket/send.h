@@ -7,7 +7,8 @@
  *
  * After what one turn writes of the queue the server may pass SOCKET_AHEAD_BYTES, so that neither
  * keeps the other waiting. A client that reads slowly fills its own queue only: then the route's
- * on_socket_queue_full says what goes. All functions run on the thread of the socket's worker.
+ * on_socket_queue_full decides what is dropped. All functions run on the thread of the socket's
+ * worker.
  */
 #ifndef WEBSOCKET_SEND_H
 #define WEBSOCKET_SEND_H
@@ -27,12 +28,12 @@
 /*
  * Queues a text, binary or control frame, at the end of the lane, and takes a hold on it. It is
  * written in this turn of the loop at the earliest, not during the call, and the socket does not
- * end during the call. `report` (or NULL) hears once what becomes of it.
+ * end during the call. `report` (or NULL) gets the result, once.
  *
- * False: it is not queued, and that was told already. SEND_GONE: the socket closes. SEND_DROPPED:
- * there is no room for it, by socket_queue_bytes, socket_queue_messages, socket_queue_total_bytes
- * or for lack of memory; unless the frame alone is larger than socket_queue_bytes, the socket is
- * closed with 1013 where on_socket_queue_full = close.
+ * False: it is not queued, and that was reported already. SEND_GONE: the socket closes.
+ * SEND_DROPPED: there is no room for it, by socket_queue_bytes, socket_queue_messages,
+ * socket_queue_total_bytes or for lack of memory; unless the frame alone is larger than
+ * socket_queue_bytes, the socket is closed with 1013 where on_socket_queue_full = close.
  */
 bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_frame *frame,
 	struct send_report *report);

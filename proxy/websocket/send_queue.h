@@ -1,6 +1,6 @@
 /*
- * What waits to be sent to a socket's client besides the messages of its server: frames in two
- * lanes, by reference.
+ * Frames that wait to be sent to a socket's client, in addition to the messages of its server:
+ * frames in two lanes, by reference.
  *
  *   add --> high    a b c  \   at most `high_burst` of the high lane
  *   add --> normal  d e f  /   before one of the normal lane that waits
@@ -21,7 +21,7 @@
 
 enum send_lane { SEND_NORMAL, SEND_HIGH, SEND_LANES };
 
-/* What became of a frame. */
+/* The result of a frame. */
 enum send_result {
 	SEND_WRITTEN, /* the connection has taken all of it */
 	SEND_DROPPED, /* the queue was full */
@@ -29,8 +29,8 @@ enum send_result {
 	SEND_RESULTS,
 };
 
-/* Who wants to know. `tell` is called once for each frame, on the thread of the socket; it must
- * touch no socket. The report must outlive all its frames. */
+/* The receiver of results. `tell` is called once for each frame, on the thread of the socket; it
+ * must touch no socket. The report must outlive all its frames. */
 struct send_report {
 	void (*tell)(struct send_report *report, enum send_result result);
 };
@@ -38,7 +38,7 @@ struct send_report {
 struct send_item {
 	struct send_item *next;
 	struct shared_frame *frame;
-	struct send_report *report; /* NULL: nobody wants to know */
+	struct send_report *report; /* NULL: no receiver */
 };
 
 struct send_line {
@@ -93,7 +93,8 @@ bool send_queue_can_fit(
 bool send_queue_add(struct send_queue *queue, enum send_lane lane, struct shared_frame *frame,
 	struct send_report *report);
 
-/* The oldest of the normal lane goes, and its report gets SEND_DROPPED. False: there is none. */
+/* The oldest of the normal lane is dropped, and its report gets SEND_DROPPED. False: there is
+ * none. */
 bool send_queue_drop_oldest(struct send_queue *queue);
 
 /*
@@ -104,13 +105,13 @@ bool send_queue_drop_oldest(struct send_queue *queue);
 int send_queue_peek(const struct send_queue *queue, uint32_t high_burst, struct iovec *pieces,
 	int most, size_t bytes_most);
 
-/* What send_queue_took has finished. */
+/* The frames that send_queue_took has finished. */
 struct send_taken {
 	uint64_t messages, payload_bytes;
 };
 
 /* So many bytes of those were taken, with the same `high_burst` as they were peeked with: frames
- * that were taken whole are told SEND_WRITTEN, and go. */
+ * that were taken whole are reported as SEND_WRITTEN, and removed. */
 struct send_taken send_queue_took(struct send_queue *queue, uint32_t high_burst, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* What requests of gateways read of the listener that a handshake came by, which may go before
+/* The part of a handshake's listener that requests of gateways read; the listener may end before
  * them: one for all gateways of a worker that came by the same under the same configuration. */
 #ifndef WEBSOCKET_SHARED_LISTENER_H
 #define WEBSOCKET_SHARED_LISTENER_H

@@ -9,7 +9,7 @@ struct switched_calls;
 /* Does all that can be done now. May end it. */
 void socket_run(struct websocket *socket);
 
-/* What the exchange of a handshake is given to. */
+/* The receiver of a handshake's exchange. */
 extern const struct switched_calls websocket_calls;
 
 #endif

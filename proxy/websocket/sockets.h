@@ -24,7 +24,7 @@ struct socket_walks {
 	bool is_posted;
 };
 
-/* What grip_signature made last. */
+/* The last signature of grip_signature. */
 struct grip_signature {
 	char *text; /* malloc'ed; NULL: none yet */
 	size_t bytes;

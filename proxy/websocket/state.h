@@ -9,11 +9,11 @@
  *                     `-- what others send to it (between messages)
  *
  * While a message of the client's waits for its turn, or for a server that takes no more, the
- * client is not read, so that TCP holds it back. Those that a turn reads leave in one write. What
- * the server sends is passed on frame by frame, as fast as the client takes it.
+ * client is not read, so that TCP holds it back. Those that a turn reads leave in one write. The
+ * server's bytes are passed on frame by frame, as fast as the client accepts them.
  *
- * A socket ends when a close frame has gone both ways on both sides, or close_timeout is over, or
- * a connection is gone. Private to the room.
+ * A socket ends when both sides have exchanged close frames, when close_timeout has passed, or when
+ * a connection has ended. Private to the room.
  *
  *   socket.c            its life: begin, run, end         part.c     what the worker's commands do
  *   read_client.c       messages and control frames in    read_server.c
@@ -58,7 +58,7 @@
 struct socket_side {
 	bool told; /* a close frame was written to it, or never will be */
 	bool done; /* it has sent one, or nothing of it is read any more */
-	bool due;  /* it is to be told as soon as a frame may be written */
+	bool due;  /* it is to be informed as soon as a frame may be written */
 };
 
 struct socket_closing {
@@ -95,7 +95,7 @@ struct socket_controls {
 	unsigned count; /* in that second */
 };
 
-/* What asks the client whether it is there. */
+/* The pings that check whether the client is there. */
 struct socket_ping {
 	bool is_due;       /* as soon as the server's message is over */
 	bool hurries;      /* within its message, which goes on for ever */

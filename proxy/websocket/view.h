@@ -1,4 +1,4 @@
-/* What an operator sees of a socket. */
+/* The state of a socket that an operator sees. */
 #ifndef WEBSOCKET_VIEW_H
 #define WEBSOCKET_VIEW_H
 

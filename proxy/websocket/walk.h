@@ -1,6 +1,6 @@
 /*
- * Visiting all sockets of a worker, some of them in each turn of its loop, so that nobody waits for
- * it: WALK_SOCKETS over all walks, one after the other.
+ * Visiting all sockets of a worker, some of them in each turn of its loop, so that no request waits
+ * for it: WALK_SOCKETS over all walks, one after the other.
  *
  *   walk_begin --> [walks of the worker] --a turn--> visit, visit, ... --a turn--> ... --> done
  *
