@@ -49,8 +49,8 @@ struct limit_state {
 	struct section section, bans;
 	bool has_bans;
 	enum quick quick;
-	uint64_t told_quota; /* the quota as verdicts report it */
-	uint32_t number;     /* the generation's */
+	uint64_t reported_quota; /* the quota as verdicts report it */
+	uint32_t number;         /* the generation's */
 	struct zone *zone;
 	_Atomic(uint64_t) period_cache; /* the first level's is that of all */
 };

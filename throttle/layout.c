@@ -104,7 +104,7 @@ static void lay_section(struct generation *g, struct section *s, uint64_t *at, s
 }
 
 /* Of pacing, what there is at once. */
-static uint64_t told_quota(const struct throttle_limit *l)
+static uint64_t reported_quota(const struct throttle_limit *l)
 {
 	if (l->kind != THROTTLE_GCRA)
 		return l->quota;
@@ -134,7 +134,7 @@ static void lay_level(struct generation *g, struct limit_state *l, uint32_t limi
 	}
 	l->bytes = *at - l->at;
 	l->quick = quick_for(l);
-	l->told_quota = told_quota(&l->limit);
+	l->reported_quota = reported_quota(&l->limit);
 	if (l->level == 0)
 		return;
 	l->section.below = &l[-1].section;

@@ -143,7 +143,7 @@ INLINE bool look(struct chosen *c)
 NOINLINE bool judge_any(struct chosen *c, struct round *r, struct throttle_outcome *o)
 {
 	const struct section *s = &c->limit->section;
-	const uint64_t quota = c->limit->told_quota, cost = c->charge->cost;
+	const uint64_t quota = c->limit->reported_quota, cost = c->charge->cost;
 	struct plan plan = {.given = 0};
 	uint64_t used;
 

@@ -45,7 +45,7 @@ static inline void tell_outcome(const struct attempt *a, size_t i, struct thrott
 	uint64_t used = j->plan.used + (j->plan.fits ? j->units : 0);
 	uint64_t lag = j->plan.now - a->asked;
 
-	o->quota = j->limit->told_quota;
+	o->quota = j->limit->reported_quota;
 	used *= shape->scale;
 	o->remaining = used < o->quota ? o->quota - used : 0;
 	o->more_ns = j->plan.more > 0 ? j->plan.more + lag : 0;
@@ -63,7 +63,7 @@ static inline void tell_outcome(const struct attempt *a, size_t i, struct thrott
 SELDOM static void tell_unused(const struct attempt *a, size_t i, struct throttle_outcome *o)
 {
 	const struct throttle_limit *l = &a->judged[i].limit->limit;
-	uint64_t quota = a->judged[i].limit->told_quota;
+	uint64_t quota = a->judged[i].limit->reported_quota;
 	uint64_t cost = a->charges[i].cost;
 
 	memset(o, 0, sizeof(*o));
