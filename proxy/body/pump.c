@@ -29,7 +29,7 @@ static inline __attribute__((always_inline)) enum pump_result decode(
 }
 
 /* An emptied source buffer goes back, unless the flow still borrows from it. */
-static void let_go(struct pump *pump)
+static void release(struct pump *pump)
 {
 	if (pump->in->at && buffer_used(pump->in) == 0 &&
 		(!pump->sink || pump->flow->body.len == 0 || pump->flow->kept.at))
@@ -126,7 +126,7 @@ static enum pump_result send_all(struct pump *pump)
 		if (!put_last_chunk(pump))
 			return PUMP_NO_MEMORY;
 	}
-	let_go(pump);
+	release(pump);
 	if (pump->borrowed > 0) {
 		size_t borrowed = pump->borrowed;
 		pump->borrowed = 0;
@@ -160,13 +160,13 @@ static enum pump_result fetch(struct pump *pump, unsigned *turns)
 	case STREAM_OK:
 		return PUMP_DONE;
 	case STREAM_AGAIN:
-		let_go(pump);
+		release(pump);
 		return PUMP_WANTS_READ;
 	case STREAM_END:
 	case STREAM_FAILED:
 		break;
 	}
-	let_go(pump);
+	release(pump);
 	return source_ended(pump);
 }
 
@@ -207,7 +207,7 @@ enum pump_result pump_collect(struct pump *pump, unsigned turns)
 			return result;
 		if (spool_put(pump->spool, content) < content.len)
 			return PUMP_SPOOL_FAILED;
-		let_go(pump);
+		release(pump);
 	}
 	return PUMP_DONE;
 }

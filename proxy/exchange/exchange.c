@@ -243,7 +243,7 @@ void exchange_leave_queue(struct exchange *x)
 	x->turn.in_queue = false;
 	if (queue_done(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
 		QUEUE_UNDER_WAY)
-		x->turn.awaits_mail = true;
+		x->turn.awaits_message = true;
 }
 
 static void settle(struct exchange *x)
@@ -335,7 +335,7 @@ void exchange_end(struct exchange *x)
 	site_use_release(x->use);
 	x->use = x->server_use = NULL;
 	worker->exchange_count--;
-	if (!x->turn.awaits_mail)
+	if (!x->turn.awaits_message)
 		exchange_free_later(x);
 }
 
@@ -347,7 +347,7 @@ void exchange_hand_over(struct exchange *x)
 		deadline_end(&x->turn.deadline);
 	x->up.sink = x->down.source = NULL;
 	x->worker->exchange_count--;
-	if (!x->turn.awaits_mail)
+	if (!x->turn.awaits_message)
 		exchange_free_later(x);
 }
 

@@ -166,11 +166,11 @@ struct exchange_tunnel {
 
 /* Its place in its client's order. */
 struct exchange_turn {
-	bool in_queue;    /* has a ticket to give back */
-	bool unplaced;    /* counted as one that was sent without a place at its upstream */
-	bool delayed;     /* waited for its limit */
-	bool aside;       /* has its turn in the queue, but takes no place before it can continue */
-	bool awaits_mail; /* ended, but the queue's message is under way to it */
+	bool in_queue; /* has a ticket to give back */
+	bool unplaced; /* counted as one that was sent without a place at its upstream */
+	bool delayed;  /* waited for its limit */
+	bool aside;    /* has its turn in the queue, but takes no place before it can continue */
+	bool awaits_message; /* ended, but the queue's message is under way to it */
 	bool has_deadline;
 	bool asks;              /* an authority is asked when it has its place */
 	bool asks_first;        /* the question that is pending is its first */

@@ -74,7 +74,7 @@ static void leave_queue(struct passage *p)
 {
 	if (p->in_queue && queue_done(p->worker->node->queue, &p->ticket,
 				   worker_now_ns(p->worker)) == QUEUE_UNDER_WAY)
-		p->awaits_mail = true;
+		p->awaits_message = true;
 	p->in_queue = false;
 }
 
@@ -153,7 +153,7 @@ void passage_end(struct passage *p, const char *why)
 		site_use_release(p->account.server_use);
 	site_use_release(p->account.use);
 	p->worker->exchange_count--;
-	if (!p->awaits_mail)
+	if (!p->awaits_message)
 		free_later(p);
 }
 
@@ -424,8 +424,8 @@ static void take_ticket(struct passage *p, struct exchange *x)
 	if (!x->turn.in_queue)
 		return;
 	x->turn.in_queue = false;
-	x->turn.awaits_mail = queue_pass_on(p->worker->node->queue, &x->turn.ticket, &p->ticket,
-				      worker_now_ns(p->worker)) == QUEUE_UNDER_WAY;
+	x->turn.awaits_message = queue_pass_on(p->worker->node->queue, &x->turn.ticket, &p->ticket,
+					 worker_now_ns(p->worker)) == QUEUE_UNDER_WAY;
 }
 
 /* Its session has another owner: nothing more of it may reach a server by this one. */

@@ -87,7 +87,7 @@ struct passage {
 	uint32_t idle_looks;   /* at that one, in a row, that found no progress */
 	bool has_ended;
 	bool in_queue;          /* has a ticket to give back */
-	bool awaits_mail;       /* ended, but the queue's message is under way to it */
+	bool awaits_message;    /* ended, but the queue's message is under way to it */
 	struct owner_use owner; /* of its session; all zeroes: none */
 	struct ticket ticket;
 };

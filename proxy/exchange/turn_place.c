@@ -146,7 +146,7 @@ static void on_ticket(struct message *message)
 		return;
 	}
 	/* It may have left and still be writing its answer: then its end frees it. */
-	x->turn.awaits_mail = false;
+	x->turn.awaits_message = false;
 	switch (verdict) {
 	case QUEUE_GO:
 		exchange_admit(x);
@@ -299,7 +299,7 @@ void turn_enter_behind(struct exchange *x, const struct exchange *before)
 	turn_refund(x);
 	x->times.judged_ns = 0;
 	turn_judge_late(x);
-	if (x->turn.awaits_mail)
+	if (x->turn.awaits_message)
 		return; /* of its last ticket, whose session was aborted */
 	x->turn.ticket.unready = true;
 	x->turn.ticket.behind = &before->turn.ticket;
@@ -310,7 +310,7 @@ void turn_enter_behind(struct exchange *x, const struct exchange *before)
 
 void exchange_next(struct exchange *x)
 {
-	if (x->state != EXCHANGE_HELD || x->turn.awaits_mail)
+	if (x->state != EXCHANGE_HELD || x->turn.awaits_message)
 		return; /* or its last ticket is still to come back */
 	if (!x->turn.in_queue) {
 		x->turn.ticket.unready = x->turn.asks || x->gathering == GATHERING_READING;

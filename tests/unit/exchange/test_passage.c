@@ -351,7 +351,7 @@ static void it_ends_before_the_queues_message(void **state)
 	(void)state;
 	abort_sessions(stage);
 	passage_end(p, "test");
-	assert_true(p->awaits_mail);
+	assert_true(p->awaits_message);
 	assert_has(lines.text, "outcome=\"test\"");
 	stage_turn(stage);
 	stage_end(stage);

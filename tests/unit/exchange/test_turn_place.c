@@ -234,7 +234,7 @@ static void one_that_leaves_while_its_turn_comes(void **state)
 	exchange_end(first);
 	client_close(&stage->other.client, "left");
 	assert_int_equal(x->state, EXCHANGE_ENDED);
-	assert_true(x->turn.awaits_mail);
+	assert_true(x->turn.awaits_message);
 	assert_int_equal(stage->worker->spare_exchange_count, 0);
 	stage_turn(stage);
 	assert_int_equal(stage->worker->spare_exchange_count, 2);
