@@ -15,7 +15,7 @@ static bool yield(struct queue *queue, struct ticket *ticket, bool keeps_part, u
 
 	outbox_init(&outbox);
 	pthread_mutex_lock(&shard->mutex);
-	if (ticket->state == TICKET_FLYING) {
+	if (ticket->state == TICKET_IN_FLIGHT) {
 		yielded = true;
 		session_put_aside(ticket->session, ticket, keeps_part);
 		ticket->started_ns = 0;

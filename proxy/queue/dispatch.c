@@ -53,7 +53,7 @@ void ticket_give_place(struct ticket *ticket, struct outbox *outbox, uint64_t no
 }
 
 /* A waiting ticket goes; it has its place if it needs one. */
-static void launch(struct queue *queue, struct shard *shard, struct session *session,
+static void start(struct queue *queue, struct shard *shard, struct session *session,
 	struct ticket *ticket, bool placed, struct outbox *outbox, uint64_t now_ns)
 {
 	note_dequeued(queue, shard, ticket, now_ns);
@@ -62,7 +62,7 @@ static void launch(struct queue *queue, struct shard *shard, struct session *ses
 	} else {
 		session_remove(session, ticket);
 		ticket->turn_ns = now_ns;
-		session_launch(session, ticket);
+		session_start(session, ticket);
 	}
 	ticket->placed = placed;
 	ticket->placed_ns = placed ? now_ns : 0;
@@ -82,7 +82,7 @@ static void clear_unready(
 		note_dequeued(queue, shard, ticket, now_ns);
 		session_remove(session, ticket);
 		ticket->turn_ns = now_ns;
-		session_launch(session, ticket);
+		session_start(session, ticket);
 		session_put_aside(session, ticket, false);
 		shard->counts.in_flight++;
 	}
@@ -93,7 +93,7 @@ void session_complete(struct shard *shard, struct session *session, struct ticke
 {
 	bool detached = ticket->state == TICKET_DETACHED;
 
-	session_land(session, ticket);
+	session_finish(session, ticket);
 	ticket->session = NULL;
 	if (detached)
 		shard->counts.detached--;
@@ -155,7 +155,7 @@ void session_pump(struct queue *queue, struct shard *shard, struct session *sess
 				return;
 			}
 		}
-		launch(queue, shard, session, ticket, bounded, outbox, now_ns);
+		start(queue, shard, session, ticket, bounded, outbox, now_ns);
 	}
 }
 
@@ -264,7 +264,7 @@ void dispatch_turn(struct run_queue *run_queue, struct outbox *outbox, uint64_t 
 		return;
 	}
 	if (ticket != NULL)
-		launch(queue, shard, turn.session, ticket, true, outbox, now_ns);
+		start(queue, shard, turn.session, ticket, true, outbox, now_ns);
 	clear_unready(queue, shard, turn.session, now_ns);
 	next = session_next(turn.session);
 	waits = next != NULL;

@@ -75,7 +75,7 @@ void queue_loosen(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 	pthread_mutex_lock(&shard->mutex);
 	if (ticket->session != NULL && ticket->order == TICKET_SHARED &&
 		(ticket->state == TICKET_ASIDE || ticket->state == TICKET_CLAIMING ||
-			ticket->state == TICKET_FLYING)) {
+			ticket->state == TICKET_IN_FLIGHT)) {
 		loosen(ticket->session, ticket);
 		session_pump(queue, shard, ticket->session, &outbox, now_ns);
 	}

@@ -23,7 +23,7 @@ static void refuse_queued(struct queue *queue, struct shard *shard, struct sessi
 
 /* Everything in flight gets the message to cut. A message under way carries that instead of what it
  * was. */
-static void abort_flying(struct session *session, struct outbox *outbox)
+static void abort_in_flight(struct session *session, struct outbox *outbox)
 {
 	for (struct ticket *ticket = session->flight; ticket != NULL; ticket = ticket->next) {
 		if (ticket->posted)
@@ -51,7 +51,7 @@ static void close_one(struct queue *queue, struct shard *shard, struct session *
 		refuse_queued(queue, shard, session, QUEUE_CLOSED, outbox, now_ns);
 	if (state == SESSION_ABORTED) {
 		refuse_queued(queue, shard, session, QUEUE_ABORTED, outbox, now_ns);
-		abort_flying(session, outbox);
+		abort_in_flight(session, outbox);
 	}
 	shard_idle_stop(shard, session);
 	session_rest(queue, shard, session, outbox, now_ns);

@@ -172,7 +172,7 @@ static enum queue_verdict enter_unready(struct queue *queue, struct shard *shard
 	if (!session_is_next(session, ticket) || !session_order_lets(session, ticket))
 		return enqueue(queue, shard, session, ticket, outbox, now_ns);
 	ticket->session = session;
-	session_launch(session, ticket);
+	session_start(session, ticket);
 	session_put_aside(session, ticket, false);
 	shard->counts.in_flight++;
 	shard->counts.waited++;
@@ -214,7 +214,7 @@ static enum queue_verdict enter(struct queue *queue, const struct queue_policy *
 		ticket->placed = bounded;
 		ticket->placed_ns = bounded ? now_ns : 0;
 		ticket->started_ns = now_ns;
-		session_launch(session, ticket);
+		session_start(session, ticket);
 		shard->counts.in_flight++;
 		shard->counts.went++;
 	} else {
@@ -307,7 +307,7 @@ static enum queue_left leave(
 		take_out(queue, shard, ticket, &outbox, now_ns);
 		break;
 	case TICKET_ASIDE:
-	case TICKET_FLYING:
+	case TICKET_IN_FLIGHT:
 	case TICKET_DETACHED: {
 		struct session *session = ticket->session;
 		bool unheard = ticket->state == TICKET_ASIDE ||
@@ -360,7 +360,7 @@ bool queue_lets_follow(struct queue *queue, const struct ticket *lead)
 		return false; /* never entered */
 	pthread_mutex_lock(&shard->mutex);
 	session = lead->session;
-	lets = lead->state == TICKET_FLYING && !lead->posted && session->state == SESSION_OPEN &&
+	lets = lead->state == TICKET_IN_FLIGHT && !lead->posted && session->state == SESSION_OPEN &&
 	       session_queued(session) == 0 && line_is_free(lead->run_queue);
 	pthread_mutex_unlock(&shard->mutex);
 	return lets;
@@ -398,7 +398,7 @@ void queue_give_place(struct queue *queue, struct ticket *ticket, uint64_t now_n
 
 	outbox_init(&outbox);
 	pthread_mutex_lock(&ticket->shard->mutex);
-	assert(ticket->state == TICKET_FLYING);
+	assert(ticket->state == TICKET_IN_FLIGHT);
 	ticket_give_place(ticket, &outbox, now_ns);
 	pthread_mutex_unlock(&ticket->shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
@@ -413,7 +413,7 @@ void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 	outbox_init(&outbox);
 	pthread_mutex_lock(&shard->mutex);
 	session = ticket->session;
-	assert(ticket->state == TICKET_FLYING);
+	assert(ticket->state == TICKET_IN_FLIGHT);
 	session_detach(session, ticket);
 	if (session_hears_end(session, ticket))
 		outbox_add(&outbox, ticket, QUEUE_ENDING);

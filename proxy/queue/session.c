@@ -131,7 +131,7 @@ static void unlink_flight(struct session *session, struct ticket *ticket)
 	ticket->prev = ticket->next = NULL;
 }
 
-void session_launch(struct session *session, struct ticket *ticket)
+void session_start(struct session *session, struct ticket *ticket)
 {
 	if (ticket->lane == QUEUE_LANE_HIGH && session->head[QUEUE_LANE_NORMAL] != NULL)
 		session->high_run++;
@@ -139,14 +139,14 @@ void session_launch(struct session *session, struct ticket *ticket)
 		session->high_run = 0;
 	link_flight(session, ticket);
 	session->in_flight[ticket->order]++;
-	ticket->state = TICKET_FLYING;
+	ticket->state = TICKET_IN_FLIGHT;
 	if (session->held) /* pairs with queue_answered, which can't have come yet */
 		atomic_store_explicit(&ticket->holds, true, memory_order_seq_cst);
 }
 
-void session_land(struct session *session, struct ticket *ticket)
+void session_finish(struct session *session, struct ticket *ticket)
 {
-	assert(ticket->state == TICKET_ASIDE || ticket->state == TICKET_FLYING ||
+	assert(ticket->state == TICKET_ASIDE || ticket->state == TICKET_IN_FLIGHT ||
 		ticket->state == TICKET_DETACHED);
 	unlink_flight(session, ticket);
 	if (ticket->state == TICKET_DETACHED)
@@ -160,7 +160,7 @@ void session_land(struct session *session, struct ticket *ticket)
 
 void session_detach(struct session *session, struct ticket *ticket)
 {
-	assert(ticket->state == TICKET_FLYING);
+	assert(ticket->state == TICKET_IN_FLIGHT);
 	session->in_flight[ticket->order]--;
 	session->detached++;
 	ticket->state = TICKET_DETACHED;
@@ -196,7 +196,7 @@ bool session_hears_end(const struct session *session, const struct ticket *ticke
 
 void session_put_aside(struct session *session, struct ticket *ticket, bool keeps_part)
 {
-	assert(ticket->state == TICKET_FLYING);
+	assert(ticket->state == TICKET_IN_FLIGHT);
 	ticket->keeps_part = keeps_part;
 	if (!keeps_part)
 		session->placeless++;
@@ -221,14 +221,14 @@ void session_grant(struct session *session, struct ticket *ticket)
 	unlink_queued(session, ticket);
 	link_flight(session, ticket);
 	take_part(session, ticket);
-	ticket->state = TICKET_FLYING;
+	ticket->state = TICKET_IN_FLIGHT;
 }
 
 void session_resume(struct session *session, struct ticket *ticket)
 {
 	assert(ticket->state == TICKET_ASIDE);
 	take_part(session, ticket);
-	ticket->state = TICKET_FLYING;
+	ticket->state = TICKET_IN_FLIGHT;
 }
 
 /* ---- states --------------------------------------------------------------------------------- */

@@ -20,12 +20,12 @@
 #include "queue/queue.h"
 
 enum ticket_state {
-	TICKET_OUT,      /* not in a session */
-	TICKET_WAITING,  /* in a lane */
-	TICKET_ASIDE,    /* its order lets it go, but its owner is not ready: it orders others */
-	TICKET_CLAIMING, /* the same, and its owner is ready: waits for a place */
-	TICKET_FLYING,   /* in flight: it orders others */
-	TICKET_DETACHED, /* a tunnel: it only keeps its session */
+	TICKET_OUT,       /* not in a session */
+	TICKET_WAITING,   /* in a lane */
+	TICKET_ASIDE,     /* its order lets it go, but its owner is not ready: it orders others */
+	TICKET_CLAIMING,  /* the same, and its owner is ready: waits for a place */
+	TICKET_IN_FLIGHT, /* in flight: it orders others */
+	TICKET_DETACHED,  /* a tunnel: it only keeps its session */
 };
 
 /* A ticket's condition on the others of its session, by the ordering of its route and its
@@ -59,7 +59,7 @@ struct session {
 	uint32_t detached;
 	uint64_t queued_bytes;
 	uint32_t high_run;     /* high ones served since a normal one last could have been */
-	struct ticket *flight; /* ASIDE, FLYING and DETACHED, for an abort */
+	struct ticket *flight; /* ASIDE, IN_FLIGHT and DETACHED, for an abort */
 
 	struct session *idle_prev, *idle_next; /* the idle list, or that of held ones; idle_next
 						  also the free list */
@@ -167,8 +167,8 @@ bool session_is_next(const struct session *session, const struct ticket *ticket)
  * nowhere into flight; out of flight, or from aside. */
 void session_insert(struct session *session, struct ticket *ticket);
 void session_remove(struct session *session, struct ticket *ticket);
-void session_launch(struct session *session, struct ticket *ticket);
-void session_land(struct session *session, struct ticket *ticket);
+void session_start(struct session *session, struct ticket *ticket);
+void session_finish(struct session *session, struct ticket *ticket);
 
 /* In flight to tunnel. */
 void session_detach(struct session *session, struct ticket *ticket);

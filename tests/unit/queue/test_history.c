@@ -21,7 +21,7 @@
 #define TICKETS      160
 #define NOTHING_SEEN UINT32_MAX
 
-enum phase { UNUSED, WAITING, MAIL, FLYING, UNREADY, TUNNEL, OVER };
+enum phase { UNUSED, WAITING, MAIL, IN_FLIGHT, UNREADY, TUNNEL, OVER };
 
 struct exchange {
 	struct job job; /* first */
@@ -86,7 +86,7 @@ static void check_bound(struct schedule *schedule)
 
 static void fly(struct schedule *schedule, struct exchange *exchange)
 {
-	exchange->phase = FLYING;
+	exchange->phase = IN_FLIGHT;
 	exchange->went_ns = schedule->world.now_ns;
 }
 
@@ -199,7 +199,7 @@ static void make_ready(struct schedule *schedule, struct exchange *exchange)
 /* It waits for its limit before it goes, and leaves its place to others; or wants one. */
 static void step_yield(struct schedule *schedule)
 {
-	struct exchange *exchange = somebody(schedule, FLYING);
+	struct exchange *exchange = somebody(schedule, IN_FLIGHT);
 	struct queue *queue = schedule->world.queue;
 
 	bool (*yield)(struct queue *, struct ticket *, uint64_t) =
@@ -227,7 +227,7 @@ static void step_other(struct schedule *schedule)
 		queue_close_session(world->queue, key_of(pick(schedule, schedule->clients)),
 			states[pick(schedule, 3)], world->now_ns);
 	} else if (chance(schedule, 10)) {
-		exchange = somebody(schedule, FLYING);
+		exchange = somebody(schedule, IN_FLIGHT);
 		/* a tunnel: it touched the origin, now it orders nothing */
 		if (exchange != NULL && !exchange->job.ticket.posted) {
 			touch(schedule, exchange);
@@ -257,7 +257,7 @@ static void step(struct schedule *schedule)
 	} else if (dice < 50) {
 		step_deliver(schedule);
 	} else if (dice < 65) {
-		exchange = somebody(schedule, FLYING);
+		exchange = somebody(schedule, IN_FLIGHT);
 		if (exchange != NULL && exchange->answered_ns == QUEUE_NEVER &&
 			!exchange->job.ticket.posted && chance(schedule, 30)) {
 			queue_answered(schedule->world.queue, &exchange->job.ticket,
@@ -267,7 +267,7 @@ static void step(struct schedule *schedule)
 			touch(schedule, exchange);
 		}
 	} else if (dice < 88) {
-		exchange = somebody(schedule, chance(schedule, 5) ? TUNNEL : FLYING);
+		exchange = somebody(schedule, chance(schedule, 5) ? TUNNEL : IN_FLIGHT);
 		if (exchange != NULL)
 			complete(schedule, exchange);
 	} else if (dice < 88 + schedule->leave_chance) {
@@ -374,7 +374,7 @@ static void drain(struct schedule *schedule)
 				make_ready(schedule, exchange);
 				moved = true;
 			}
-			if (exchange->phase == FLYING || exchange->phase == TUNNEL) {
+			if (exchange->phase == IN_FLIGHT || exchange->phase == TUNNEL) {
 				complete(schedule, exchange);
 				moved = true;
 				break;

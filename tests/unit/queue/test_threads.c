@@ -32,7 +32,7 @@ struct client {
 	struct entry *history;
 };
 
-enum phase { FREE, WAITING, FLYING, MAIL };
+enum phase { FREE, WAITING, IN_FLIGHT, MAIL };
 
 /* Stands for a session's connection: plain memory, as one exchange at a time has it. */
 struct pin {
@@ -202,7 +202,7 @@ static void launched(struct worker *worker, struct exchange *exchange)
 {
 	struct arena *arena = worker->arena;
 
-	exchange->phase = FLYING;
+	exchange->phase = IN_FLIGHT;
 	if (arena->pinning)
 		take_pin(worker, exchange);
 	if (arena->limit != 0 && atomic_fetch_add(&arena->in_flight, 1) >= arena->limit)
@@ -319,7 +319,7 @@ static bool take_mail(struct worker *worker)
 		return true;
 	}
 	if (verdict == QUEUE_ABORTED || verdict == QUEUE_ENDING) {
-		if (exchange->phase == FLYING && !exchange->tunnel)
+		if (exchange->phase == IN_FLIGHT && !exchange->tunnel)
 			landing(worker);
 		leave_pin(worker, exchange, false);
 		queue_done(worker->arena->queue, ticket, now());
@@ -340,15 +340,15 @@ static void act(struct worker *worker, struct exchange *exchange)
 			over(worker, exchange, NOT_APPLIED);
 		else if (left == QUEUE_UNDER_WAY)
 			exchange->phase = MAIL;
-	} else if (exchange->phase == FLYING && dice < 40) {
+	} else if (exchange->phase == IN_FLIGHT && dice < 40) {
 		touch(exchange);
-	} else if (exchange->phase == FLYING && dice < 42 && !exchange->tunnel) {
+	} else if (exchange->phase == IN_FLIGHT && dice < 42 && !exchange->tunnel) {
 		touch(exchange);
 		landing(worker);
 		exchange->tunnel = true;
 		exchange->ticket.hears_end = dice == 40;
 		queue_detach(worker->arena->queue, &exchange->ticket, now());
-	} else if (exchange->phase == FLYING && dice < 80) {
+	} else if (exchange->phase == IN_FLIGHT && dice < 80) {
 		if (dice > 43)
 			touch(exchange);
 		complete(worker, exchange);
