@@ -1,5 +1,5 @@
-/* What most requests are: all their limits are leased, and there is enough of each in hand. Private
- * to the fleet; on the worker's thread. */
+/* The shorter path of most requests: all their limits are leased, and there is enough of each in
+ * hand. Private to the fleet; on the worker's thread. */
 #ifndef FLEET_ADMIT_H
 #define FLEET_ADMIT_H
 

@@ -251,7 +251,7 @@ static bool goes_on(const struct batch_run *a, const struct batch_run *b)
 	       memcmp(a->costs, b->costs, a->limits * sizeof(a->costs[0])) == 0;
 }
 
-/* The request goes on with the run, or begins one. False: it is none for a run. */
+/* The request continues with the run, or begins one. False: it is none for a run. */
 static bool put_in_run(struct batch *batch, const struct batch_charge *charges, unsigned count)
 {
 	struct batch_run one = {.limits = count, .requests = 1, .first_key = batch->key_count + 2};

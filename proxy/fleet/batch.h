@@ -1,7 +1,7 @@
 /*
- * What one call of the store's function says and is answered: the verdicts that a worker's turn has
- * asked for, and what goes back. Composed as it comes; no memory is taken once the texts have grown
- * to their size.
+ * The arguments and the answer of one call of the store's function: the verdicts that a worker's
+ * turn has requested, and the charges that are returned. Composed as it comes; no memory is taken
+ * once the texts have grown to their size.
  *
  *   batch_ask, batch_give, batch_charge ... --> batch_compose --> store
  *   store --> answer_begin, then answer_verdict for each batch_ask in its order

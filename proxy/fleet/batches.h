@@ -20,7 +20,7 @@ struct answer;
 struct fleet_batch;
 struct fleet_worker;
 
-/* What is done with answers. */
+/* The handling of answers. */
 struct batches_calls {
 	/* By enum fleet_function: of a batch that was answered; `bytes` is NULL: never will be. */
 	void (*answered[FLEET_FUNCTIONS])(struct fleet_batch *batch, const char *bytes, size_t len);
@@ -31,7 +31,7 @@ struct batches_calls {
 /* `calls` outlives it. The worker's loop is there. */
 void batches_init(struct fleet_worker *fleet, const struct batches_calls *calls);
 void batches_end(struct fleet_worker *fleet);
-/* What was not sent is not answered. */
+/* Questions that were not sent are not answered. */
 void batches_drop(struct fleet_worker *fleet);
 /* Frees those that are spare. */
 void batches_clear(struct fleet_worker *fleet);
@@ -52,7 +52,7 @@ void batches_send_part(struct fleet_worker *fleet, enum fleet_function function,
 /* How long the store may leave a call unanswered before it is left and looked for again. */
 uint64_t fleet_silence_ms(const struct fleet_worker *fleet);
 
-/* The store's clock, as far as its last answer tells: microseconds since 1970. */
+/* The store's clock, according to its last answer: microseconds since 1970. */
 uint64_t fleet_store_us(const struct fleet_worker *fleet);
 
 #endif

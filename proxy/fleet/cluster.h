@@ -61,11 +61,11 @@ struct cluster {
 	void (*changed)(struct cluster *cluster, const char *why);
 	/* A node has said so in place of an answer. */
 	void (*redirected)(struct cluster *cluster, enum redirect_kind kind);
-	/* As that of store_server.h; the owner sets it, NULL: nobody wants to know. */
+	/* As that of store_server.h; the owner sets it, NULL: no receiver. */
 	void (*refused)(struct cluster *cluster, struct trouble_mark *mark, const char *why);
 };
 
-/* One that asks nobody yet. `seed`: of the jitter. NULL without memory. */
+/* One that has not asked yet. `seed`: of the jitter. NULL without memory. */
 struct cluster *cluster_new(struct loop *loop, struct names *names, uint64_t seed,
 	void (*changed)(struct cluster *cluster, const char *why),
 	void (*redirected)(struct cluster *cluster, enum redirect_kind kind));

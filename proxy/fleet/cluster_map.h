@@ -1,5 +1,5 @@
-/* Which node of a Redis Cluster serves which slots, as one node has said. Private to the fleet; it
- * knows no connections. */
+/* The nodes of a Redis Cluster and the slots that they serve, as reported by one node. Private to
+ * the fleet; it knows no connections. */
 #ifndef FLEET_CLUSTER_MAP_H
 #define FLEET_CLUSTER_MAP_H
 
@@ -22,7 +22,7 @@ struct cluster_node {
 struct cluster_map {
 	struct cluster_node *nodes; /* primaries and replicas */
 	unsigned count, size;
-	uint16_t owners[SLOTS]; /* 1 + the place of the primary; 0: nobody serves it */
+	uint16_t owners[SLOTS]; /* 1 + the place of the primary; 0: no node serves it */
 };
 
 /* Zeroed memory is an empty map. */

@@ -1,5 +1,5 @@
 /*
- * What a node has admitted without the store, to be charged there before the store's verdicts count
+ * Admissions of a node without the store, to be charged there before the store's verdicts count
  * again: one entry for each caller of a limit, with its admissions of the last window. All workers
  * add, the first one pays. Private to the fleet; times are passed in.
  *
@@ -68,7 +68,7 @@ bool debts_add(struct debts *debts, const struct debt *of, uint64_t cost, uint64
 void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns,
 	const struct debt_time *added);
 
-/* What is owed now is to be paid. One thread; not again before debts_paid. */
+/* The present debts are to be paid. One thread; not again before debts_paid. */
 void debts_pay_begin(struct debts *debts);
 /* Looks at `most` places: each debt that is to be paid, with what of it is younger than its window;
  * those for which `pay` returns true are being paid then, the others stay owed. The same thread.

@@ -1,5 +1,6 @@
 /*
- * What the prober of an upstream publishes (probing.h): the value of its lock, as text. Pure.
+ * The results that the prober of an upstream publishes (probing.h): the value of its lock, as text.
+ * Pure.
  *
  *   1 FENCE NUMBER LEASE
  *   STATE SINCE CHECKED ADDRESSES LENGTH LENGTH ADDRESS SAW      a line for each server
@@ -37,7 +38,7 @@ struct findings_writer {
 	size_t size, len;
 };
 
-/* Begins anew. False: no room. */
+/* Begins again. False: no room. */
 bool findings_begin(struct findings_writer *writer, const struct findings_head *head);
 /* Adds a server. False: no room; nothing of it was written. */
 bool findings_add(struct findings_writer *writer, const struct findings_line *line);

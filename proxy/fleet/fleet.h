@@ -35,21 +35,21 @@ struct authority *fleet_new(struct throttle_table *throttles);
 /* NULL is ignored. */
 void fleet_free(struct authority *fleet);
 
-/* What the store said last of the fleet's nodes. */
+/* The fleet's nodes in the store's last answer. */
 struct fleet_nodes {
 	char name[MEMBERS_NAME_BYTES]; /* this node's; "": it has not joined */
 	char *lines;     /* one a node: name, blank, milliseconds of its lease then; NULL: none */
 	char *primaries; /* of a cluster, one each: address, slots, "ready" or "away"; NULL: none */
-	uint64_t age_ms; /* since the store said so */
+	uint64_t age_ms; /* since the store's answer */
 };
 
 /* A copy; the caller frees lines and primaries. Any thread. */
 void fleet_look(struct authority *authority, struct fleet_nodes *nodes);
 
-/* What the first worker keeps up to date. */
+/* State that the first worker keeps up to date. */
 struct members *fleet_members(struct authority *authority);
 
-/* What is known of the store itself (health.h). */
+/* The state of the store itself (health.h). */
 struct health *fleet_health(struct authority *authority);
 
 /* Why the node is without the store (trouble.h). */
@@ -60,7 +60,7 @@ struct ladder *fleet_ladder(struct authority *authority);
 const struct ladder *fleet_ladder_of(const struct authority *authority);
 struct debts *fleet_debts(struct authority *authority);
 
-/* What the node has on lease. */
+/* The node's leases. */
 struct hands *fleet_hands(struct authority *authority);
 
 /* The node's shares of limits that are divided. */

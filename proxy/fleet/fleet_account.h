@@ -1,5 +1,5 @@
 /*
- * What one request has taken of its limits, here and at the store: opened when it is asked about,
+ * The charges of one request to its limits, here and at the store: opened when it is asked about,
  * given back whole, or settled (fleet_settle.h). Private to the fleet; on the worker's thread.
  *
  *   account_open --> the node's table, for its limits --> judgement.h, or the store

@@ -109,7 +109,7 @@ static void join(struct fleet_worker *fleet)
 }
 
 /* A part of the store that this worker has found, found again, or lost. One that has forgotten
- * hears of it from the first node that comes back, and says so to all the others. True: found
+ * learns of it from the first node that comes back, and says so to all the others. True: found
  * again. */
 static bool note_part(struct fleet_worker *fleet, unsigned part, bool is_there)
 {
@@ -206,7 +206,7 @@ static void on_pay_more(struct deadline *deadline)
 }
 
 /* A store that is flushed says so to nodes that ask it for verdicts. Those that only publish what
- * they admitted ask for nothing, so that they hear of it now: with each renewal. */
+ * they admitted ask for nothing, so that they learn of it now: with each renewal. */
 static void ask_for_epoch(struct fleet_worker *fleet)
 {
 	const struct conf *conf = fleet->worker->use->site->conf;

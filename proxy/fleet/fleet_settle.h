@@ -1,5 +1,5 @@
-/* What happens to an account after its verdict: bytes that pass, its true cost, or all of it given
- * back. Private to the fleet; as in struct authority_calls. */
+/* The end of an account after its verdict: bytes that pass, its true cost, or all of it given back.
+ * Private to the fleet; as in struct authority_calls. */
 #ifndef FLEET_FLEET_SETTLE_H
 #define FLEET_FLEET_SETTLE_H
 

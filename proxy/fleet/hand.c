@@ -279,7 +279,7 @@ uint32_t hand_expected(struct hand *hand, uint32_t now_ms, uint32_t term_ms)
 	uint32_t least_ms = term_ms / 8 + 1;
 	uint64_t expected = uses * term_ms / (elapsed_ms > least_ms ? elapsed_ms : least_ms);
 
-	if (elapsed_ms > term_ms / 2) { /* half of it goes on counting */
+	if (elapsed_ms > term_ms / 2) { /* half of it continues counting */
 		atomic_store_explicit(&hand->uses, (uint32_t)(uses / 2), memory_order_relaxed);
 		atomic_store_explicit(
 			&hand->since_ms, now_ms - elapsed_ms / 2, memory_order_relaxed);

@@ -1,6 +1,6 @@
 /*
- * What this node has in hand of callers' quotas: leases that the store gave it, from which all of
- * its workers take without a lock. It knows no store; time is passed in.
+ * The units of callers' quotas that this node has in hand: leases that the store gave it, from
+ * which all of its workers take without a lock. It knows no store; time is passed in.
  *
  *   store --hand_adopt--> left until its end --hand_take--> requests
  *     ^                        ^-- hand_put: taken, and not used
@@ -62,8 +62,8 @@ static inline uint32_t hand_ms(uint64_t now_ns)
 /* The hand of a caller, its own or one that became so; NULL: all of its set are in use. */
 struct hand *hands_find(struct hands *hands, struct throttle_key caller, uint32_t now_ms);
 
-/* What is in hand at a moment: of how many callers, and how many units. It reads all hands, and is
- * not for a worker's turn. */
+/* The units in hand at a moment: of how many callers, and how many units. It reads all hands, and
+ * is not for a worker's turn. */
 struct hands_sight {
 	uint64_t callers, units;
 };
@@ -84,7 +84,8 @@ void hand_unlock(struct hand *hand);
 /* Is it this caller's? It stays so as long as the lock is held, or it has a lease. */
 bool hand_is_of(const struct hand *hand, struct throttle_key caller);
 
-/* What the store is told, with the lock held. From here on what was taken before counts as used. */
+/* The report to the store, with the lock held. From here on what was taken before counts as
+ * used. */
 struct hand_report {
 	uint64_t slot, epoch;
 	uint32_t units, used, keep;

@@ -1,8 +1,8 @@
 /*
- * What is known of the store itself, for people: where the primary is, how soon it answers, how far
- * its replicas are behind, and whether it may evict keys. The first worker asks it (INFO
+ * The state of the store itself, to be displayed: where the primary is, how soon it answers, how
+ * far its replicas are behind, and whether it may evict keys. The first worker asks it (INFO
  * replication memory) each time that it renews the node's membership; a reader on any thread sees
- * what the store said last. Of a Redis Cluster one primary after the other is asked, and only about
+ * the store's last answer. Of a Redis Cluster one primary after the other is asked, and only about
  * eviction.
  */
 #ifndef FLEET_HEALTH_H
@@ -23,11 +23,11 @@ struct health_replica {
 	char address[HEALTH_ADDRESS_BYTES]; /* host:port, as the primary knows it */
 	bool is_online;
 	uint64_t behind_bytes; /* of what the primary has written */
-	uint64_t silent_s;     /* since the primary heard of it */
+	uint64_t silent_s;     /* since the primary last received something of it */
 };
 
 struct health_sight {
-	char primary[HEALTH_ADDRESS_BYTES]; /* host:port; "": none was heard yet */
+	char primary[HEALTH_ADDRESS_BYTES]; /* host:port; "": none was received yet */
 	uint64_t answered_ns;               /* monotonic */
 	uint64_t round_trip_ns;
 	unsigned connected; /* replicas, also those beyond the list */
@@ -42,7 +42,7 @@ struct health_sight {
  * know is passed over, as is a replica without an offset. */
 void health_read(const char *text, size_t len, struct health_sight *sight);
 
-/* What all threads of the process share of it. */
+/* The part that all threads of the process share. */
 struct health {
 	pthread_mutex_t lock;
 	struct health_sight sight;
@@ -67,7 +67,7 @@ struct checking {
 /* `health` and `store` outlive it. */
 void checking_init(struct checking *checking, struct health *health, struct store_link *store);
 /* Asks the store, unless it has been asked and has not answered. A user who may not ask (INFO) has
- * no answer, and all else goes on. */
+ * no answer, and all else continues. */
 void checking_ask(struct checking *checking);
 /* The connection is another: what is wrong is worth a warning again. */
 void checking_renew(struct checking *checking);

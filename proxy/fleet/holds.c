@@ -52,7 +52,7 @@ static void watch(struct holds *holds)
 		deadline_clear(&holds->timer);
 }
 
-/* The store hears of it now. */
+/* The store learns of it now. */
 static void told(struct holds *holds, struct hold *hold)
 {
 	unlink_told(holds, hold);
@@ -75,7 +75,7 @@ static void renew(struct holds *holds, struct hold *hold)
 	told(holds, hold); /* without the store, later */
 }
 
-/* With many, the timer's next turn goes on: the oldest is still due. */
+/* With many, the timer's next turn continues: the oldest is still due. */
 static void on_timer(struct deadline *deadline)
 {
 	struct holds *holds = CONTAINER_OF(deadline, struct holds, timer);

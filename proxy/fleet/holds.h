@@ -1,6 +1,7 @@
 /*
- * What a worker has in flight of callers of limits in flight (holders.lua). The store counts it as
- * long as the worker's lease of it, so the worker says it again until it holds nothing:
+ * A worker's requests in flight, by caller, for limits of requests in flight (holders.lua). The
+ * store counts them as long as the worker's lease of them, so the worker reports them again until
+ * it has none:
  *
  *   ask: hold_begin --> answer: hold_end --> held --> hold_drop, when the request is over
  *                                             `--> renewed three times in a lease's length
@@ -26,13 +27,13 @@ struct fleet_worker;
 /* Of one caller of one limit. It is there while it is held or asked for. */
 struct hold {
 	struct hold *chained;
-	struct hold *older, *newer; /* by when the store heard of it */
+	struct hold *older, *newer; /* by when the store learned of it */
 	struct throttle_key caller;
 	const char *limit; /* its name, as long as the worker */
 	struct rule rule;
 	uint64_t held;    /* that the store has admitted */
 	unsigned asking;  /* questions that it has not answered */
-	uint64_t told_ms; /* when it last heard of it, on the worker's clock */
+	uint64_t told_ms; /* when it last learned of it, on the worker's clock */
 };
 
 struct holds {
@@ -58,7 +59,7 @@ struct hold *hold_begin(struct holds *holds, struct fleet_batch *filling, const 
 	const char *limit, struct throttle_key caller);
 /* It was answered, or never will be: so much more is held. May free it. */
 void hold_end(struct holds *holds, struct hold *hold, uint64_t more);
-/* So much of it is over, and the store hears of it, as far as it can. May free it. */
+/* So much of it is over, and the store learns of it, as far as it can. May free it. */
 void hold_drop(struct holds *holds, struct hold *hold, uint64_t less);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * What an operator asks the store about callers: what they have used, and to forget that.
+ * An operator's questions to the store about callers: what they have used, and to forget that.
  *
  *   asker's thread: inquiry_begin --> worker's thread --> calls of the store
  *                          done <------------------------- answers

@@ -1,5 +1,5 @@
-/* The judgement of a request by what the node's table and the store say, and by the ladder's rungs
- * where the store says nothing. Private to the fleet; on the worker's thread. */
+/* The judgement of a request from the answers of the node's table and the store, and by the
+ * ladder's rungs if the store does not answer. Private to the fleet; on the worker's thread. */
 #ifndef FLEET_JUDGEMENT_H
 #define FLEET_JUDGEMENT_H
 
@@ -11,7 +11,7 @@
 struct account;
 struct answer_limit;
 
-/* Retry-After of a request that nobody could judge. */
+/* Retry-After of a request that could not be judged. */
 #define JUDGEMENT_RETRY_MS 1000
 
 /* `local`: of the node's table; `answers`: of the limits that the store was asked about, in their

@@ -1,6 +1,6 @@
 /*
- * What a node knows of the store for the rungs of its limits (rung.h), and which limit is on which.
- * One for all workers; private to the fleet, but for ladder_look.
+ * A node's state of the store for the rungs of its limits (rung.h), and the rung of each limit. One
+ * for all workers; private to the fleet, but for ladder_look.
  *
  *   link of each worker --ladder_lost, ladder_back--+
  *   answers of the store --ladder_learn-------------+--> facts --> ladder_climb: each request
@@ -57,8 +57,8 @@ bool ladder_learn(
 /* A worker has found a part of the store again. */
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms);
 
-/* What a limit of the fleet does without the store: its own word, or that of [fleet]; the default
- * of a limit that shares cannot divide is to refuse. */
+/* The behaviour of a limit of the fleet without the store: its own word, or that of [fleet]; the
+ * default of a limit that shares cannot divide is to refuse. */
 enum conf_store_down ladder_down(const struct conf *conf, const struct conf_limit *limit);
 /* Has the site a limit with store_down = strict? */
 bool ladder_has_strict(const struct conf *conf);
@@ -68,7 +68,7 @@ bool ladder_has(const struct conf_limit *limit);
 /* Sets the rungs of the account's charges, and their shares. `may_ask`: as far as this worker can
  * ask the store, it may; else none of it is there. */
 void ladder_climb(struct account *account, bool may_ask);
-/* The same of one of them. `has_store`: its store is heard. */
+/* The same of one of them. `has_store`: its store answers. */
 void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store);
 
 /* With store_down = strict: has this part of the store lost its memory, less than a window and the

@@ -65,13 +65,13 @@ struct leases {
 /* The worker's loop and `hands` outlive it. */
 void leases_init(struct leases *leases, struct fleet_worker *fleet, struct hands *hands);
 void leases_end(struct leases *leases);
-/* Returns all of them, as far as the store can be told: what they hold is not used any more. */
+/* Returns all of them, as far as the store can be reached: what they hold is not used any more. */
 void leases_return(struct leases *leases);
 
 /* Is the charge's cost in hand now? Nothing is taken or counted. */
 bool lease_is_in_hand(const struct account *account, const struct account_charge *charge);
-/* Takes it from what is in hand, and says so in the charge. False: nothing was taken or counted;
- * the charge has its hand, if there is one. */
+/* Takes it from the units in hand, and records that in the charge. False: nothing was taken or
+ * counted; the charge has its hand, if there is one. */
 bool lease_take_in_hand(struct account *account, struct account_charge *charge);
 
 /* Puts the account's limits of this way into the batch, as one operation. */

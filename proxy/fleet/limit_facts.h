@@ -1,6 +1,6 @@
 /*
- * What a worker knows of a limit beforehand, so that a request need not work it out: the rule that
- * the store takes, its name and its way. Private to the fleet; on the worker's thread.
+ * Precomputed facts of a limit for a worker: the rule that the store takes, its name and its way.
+ * Private to the fleet; on the worker's thread.
  *
  *   a site comes into force --limit_facts_take_site--> empty --limit_facts_of--> filled, each once
  */
@@ -24,7 +24,7 @@ struct limit_facts {
 	enum conf_store_down down; /* ladder_down, by the site in force */
 };
 
-/* FNV-1a (Fowler, Noll, Vo), and its prime, by which a hash goes on. */
+/* FNV-1a (Fowler, Noll, Vo), and its prime, by which a hash continues. */
 #define LIMIT_NAME_PRIME UINT64_C(0x100000001b3)
 static inline uint64_t limit_hash_name(const char *limit)
 {

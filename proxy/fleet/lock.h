@@ -8,7 +8,7 @@
  * number that is larger than those of all takings of this lock before.
  *  - A use checks that the session has the lock by this fence, renews the lease, of which the later
  *    end stays, and may set the lock's value. All of it is done, or nothing.
- *  - A session whose lease has ended goes on as long as nobody else has taken the lock.
+ *  - A session whose lease has ended continues as long as nobody else has taken the lock.
  *  - It is over when another has taken the lock, when it was released or ended, or when nothing was
  *    heard of it for `keep` after its lease: it uses nothing any more, and does not take the lock
  *    again. By its id and fence it can't use what it lost, as fences only grow; nor can it take the
@@ -51,7 +51,7 @@ enum lock_status {
 	LOCK_HELD,    /* by the session that asked: its lease is renewed */
 	LOCK_BUSY,    /* another session's lease is running; of LOCK_LOOK: any session's */
 	LOCK_LAPSED,  /* of LOCK_LOOK: a session has it, its lease has ended */
-	LOCK_FREE,    /* of LOCK_LOOK: nobody has it; of LOCK_RELEASE and LOCK_END: done */
+	LOCK_FREE,    /* of LOCK_LOOK: no session has it; of LOCK_RELEASE and LOCK_END: done */
 	LOCK_OVER,    /* the session does not have it, or was born before its last taking; of
 			 LOCK_END: there was nothing to end */
 };
@@ -102,7 +102,7 @@ char *lock_compose(const char *prefix, unsigned part, struct lock_ask *const *as
 char *lock_compose_list(
 	const char *prefix, unsigned part, enum lock_kind kind, const char *cursor, size_t *len);
 
-/* What is left of an answer. */
+/* The rest of an answer. */
 struct lock_reader {
 	const char *at, *end;
 };

@@ -35,11 +35,11 @@ struct locks {
 
 /* `loop` and `store` outlive it. */
 void locks_init(struct locks *locks, struct loop *loop, struct store_link *store);
-/* What is asked is not done any more. The store must be closed. */
+/* Pending questions are dropped. The store must be closed. */
 void locks_end(struct locks *locks);
 
 /* Asks; ask->done is called once, later and never from within. What it borrows, and `ask` itself,
- * must stay until then, or until locks_cancel. Who was answered LOCK_UNKNOWN asks again after a
+ * must stay until then, or until locks_cancel. A caller that got LOCK_UNKNOWN asks again after a
  * while, not from within done. */
 void locks_ask(struct locks *locks, struct lock_ask *ask);
 /* Done is not called any more; the store may do it all the same. */
@@ -49,8 +49,8 @@ static inline bool locks_are_asked(const struct locks *locks)
 {
 	return locks->first || locks->sent;
 }
-/* Sends what was asked: at the end of each turn. What can't be sent is done, as LOCK_UNKNOWN.
- * False: there was nothing. store_link_flush is the owner's. */
+/* Sends what was asked: at the end of each turn. Questions that can't be sent are answered
+ * LOCK_UNKNOWN. False: there was nothing. store_link_flush is the owner's. */
 bool locks_send(struct locks *locks);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * The nodes of the fleet, as this one knows them: each holds a lease in the store (join.lua), which
- * its first worker renews three times in the lease's length. A reader on any thread sees
- * what the store said last.
+ * its first worker renews three times in the lease's length. A reader on any thread sees the
+ * store's last answer.
  */
 #ifndef FLEET_MEMBERS_H
 #define FLEET_MEMBERS_H
@@ -19,7 +19,7 @@
 
 #define MEMBERS_NAME_BYTES CONF_NODE_BYTES
 
-/* What all threads of the process share of it. */
+/* The part that all threads of the process share. */
 struct members {
 	pthread_mutex_t lock;
 	char default_name[MEMBERS_NAME_BYTES];
@@ -33,12 +33,12 @@ struct members {
 	uint64_t epochs[1 + SLOT_PARTS]; /* of its parts; 0: none */
 };
 
-/* What tells stores apart: where it is, and the prefix of its keys. */
+/* The identity of a store: where it is, and the prefix of its keys. */
 uint64_t members_store_id(const char *store, const char *prefix);
 /* The epoch that an answer of this part of the store had last, to any worker; 0: none was had. */
 uint64_t members_epoch(struct members *members, uint64_t store, unsigned part);
 void members_learn_epoch(struct members *members, uint64_t store, unsigned part, uint64_t epoch);
-/* What the store's primaries are, for people; takes the text, which may be NULL. */
+/* The store's primaries, to be displayed; takes the text, which may be NULL. */
 void members_note_primaries(struct members *members, char *primaries);
 
 void members_init(struct members *members);
@@ -68,13 +68,13 @@ struct joining {
 
 void joining_init(struct joining *joining, struct members *members, struct loop *loop,
 	struct store_link *store);
-/* Joins as the node of this name (NULL: the default), or renews its lease, and goes on as long as
+/* Joins as the node of this name (NULL: the default), or renews its lease, and continues as long as
  * the store is READY. `prefix` stays until the store is closed. */
 void joining_begin(
 	struct joining *joining, const char *prefix, const char *name, uint64_t lease_ms);
 /* All is done that had to be before the call: it is sent, or reported as not answered. */
 void joining_go_on(struct joining *joining);
-/* Leaves, as far as the store can be told. The node stays if a later process has joined by its
+/* Leaves, as far as the store can be reached. The node stays if a later process has joined by its
  * name, as after an upgrade. */
 void joining_leave(struct joining *joining);
 void joining_end(struct joining *joining);

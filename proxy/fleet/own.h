@@ -1,6 +1,6 @@
 /*
- * What this node itself admits of limits of the fleet with store_down = local: counted in the
- * node's table under the limit's name while the store is well, so that its share of the limit
+ * The admissions of this node itself for limits of the fleet with store_down = local: counted in
+ * the node's table under the limit's name while the store is well, so that its share of the limit
  * (rung.h) can be judged when the store is not. Private to the fleet.
  *
  *   admitted by the store or a lease --own_count--> table <--own_take_share-- RETURNING, SHARE

@@ -1,6 +1,6 @@
 /*
- * What the table of owners (exchange/owners.h) asks of the store: locks (locks.h) of the kind of
- * sessions, whose session is the node, as `instance/name/address`.
+ * The questions of the table of owners (exchange/owners.h) to the store: locks (locks.h) of the
+ * kind of sessions, whose session is the node, as `instance/name/address`.
  */
 #ifndef FLEET_OWNING_H
 #define FLEET_OWNING_H

@@ -1,6 +1,6 @@
 /*
  * Which node probes an upstream's servers for the fleet (health_shared): one node's part for one
- * upstream, as its own clock and the store's answers tell. Pure; time is passed in.
+ * upstream, by its own clock and the store's answers. Pure; time is passed in.
  *
  *               lease running: HELD                 lost: OVER, or its own clock says so
  *   WAITING ---> PROBER ----------------------------------> FOLLOWER <--- BUSY, with a publication
@@ -38,7 +38,7 @@ struct probing {
 	uint64_t begun_ms;                  /* monotonic, as all times here */
 	uint64_t fence, held_until_ms;      /* its lock, by its own clock; 0: it has none */
 	uint64_t number;                    /* of its last publication */
-	uint64_t heard_fence, heard_number; /* the last that it has heard of; 0: of none */
+	uint64_t heard_fence, heard_number; /* the last that it has received; 0: of none */
 	uint64_t heard_ms;                  /* when that was published, at the latest */
 	bool is_leaving;                    /* it takes the lock no more */
 	char prober[LOCK_SESSION_BYTES];    /* the session that probes; "": none is known */
@@ -47,7 +47,7 @@ struct probing {
 enum probing_outcome {
 	PROBING_NOTHING, /* nothing to do */
 	PROBING_ELECTED, /* this node has taken the lock: it is to publish soon */
-	PROBING_HEARD,   /* the answer's value has a publication that it has not heard of */
+	PROBING_HEARD,   /* the answer's value has a publication that it has not received before */
 	PROBING_OVER,    /* its session is over: it is to ask again at once */
 };
 
@@ -57,7 +57,7 @@ void probing_begin(struct probing *probing, const struct probing_terms *terms, c
 
 /* How often the store is asked: twice an interval, thrice a lease, and once a second at least. */
 uint64_t probing_period_ms(const struct probing_terms *terms);
-/* What is older is not believed: the lease, and thrice the time in which a probe is due and ends.
+/* Older results are not used: the lease, and thrice the time in which a probe is due and ends.
  */
 uint64_t probing_bound_ms(const struct probing_terms *terms);
 
@@ -69,7 +69,7 @@ enum probes_role probing_role(const struct probing *probing, uint64_t now_ms, bo
 bool probing_is_mine(const struct probing *probing, uint64_t checked_ms, bool is_unshared,
 	uint64_t now_ms, bool is_store_there);
 
-/* What to ask the store now: verb and number. True: it is a use, whose value is what this node
+/* The next question to the store: verb and number. True: it is a use, whose value is what this node
  * publishes, by *head. */
 bool probing_ask(struct probing *probing, struct lock_ask *ask, struct findings_head *head);
 

@@ -1,6 +1,6 @@
 /*
- * What a worker has under way with the store, and what it keeps of what was admitted. Private to
- * the fleet; all of it belongs to the worker's thread.
+ * A worker's pending questions to the store, and its records of admitted requests. Private to the
+ * fleet; all of it belongs to the worker's thread.
  *
  *   ask --> question, in a batch --> store --> answer --> reply to the exchange that waits
  *             `-- account: what was taken here and there <-- receipt, until it is settled
@@ -74,14 +74,14 @@ static inline bool account_asks(const struct account_charge *charge)
 	return charge->way && charge->said == WAY_ASK;
 }
 
-/* What it says to a batch. */
+/* Its part of a batch. */
 static inline struct batch_charge account_batch_charge(
 	const struct account_charge *charge, uint64_t cost)
 {
 	return (struct batch_charge){&charge->rule, charge->limit, charge->caller, cost};
 }
 
-/* What one request has taken. A receipt names it by its address. */
+/* The charges of one request. A receipt names it by its address. */
 struct account {
 	struct account *next; /* while spare */
 	struct fleet_worker *worker;
@@ -91,7 +91,7 @@ struct account {
 	unsigned sites; /* that had come into force by then (limit_facts.h) */
 	unsigned count; /* limits, in the order of gate_charges */
 	bool refused;   /* by a limit that is decided on this node */
-	bool is_away;   /* a limit can't be judged, as the store was not heard in time */
+	bool is_away;   /* a limit can't be judged, as the store did not answer in time */
 	struct account_charge charges[GATE_LIMITS_MAX];
 	struct throttle_receipt local; /* of the node's table */
 	struct throttle_receipt own;   /* of the same, for limits of the fleet */
@@ -103,7 +103,7 @@ struct question {
 	struct authority_reply reply;
 	struct account *account;
 	unsigned part;                 /* whose limits the store is asked about now */
-	struct throttle_verdict local; /* what the node's own limits say */
+	struct throttle_verdict local; /* the verdict of the node's own limits */
 	uint64_t number;
 	bool is_open; /* an exchange waits for it */
 };
@@ -129,7 +129,7 @@ struct fleet_name {
 	char text[];
 };
 
-/* What a worker has not sent yet to one function: a batch for each part. */
+/* A worker's unsent questions to one function: a batch for each part. */
 struct filling {
 	struct fleet_batch *first;
 	struct fleet_batch *of[1 + SLOT_PARTS]; /* NULL: none */

@@ -1,6 +1,6 @@
 /*
- * What a node of a Redis Cluster says in place of an answer when a call is not for it, or cannot be
- * served now. In all of these cases it has not done the call. Pure; private to the fleet.
+ * The error of a node of a Redis Cluster when a call is not for it, or cannot be served now. In all
+ * of these cases it has not done the call. Pure; private to the fleet.
  */
 #ifndef FLEET_REDIRECT_H
 #define FLEET_REDIRECT_H
@@ -15,7 +15,7 @@ enum redirect_kind {
 	REDIRECT_MOVED,    /* another node has the slot: now, and from now on */
 	REDIRECT_ASK,      /* another node has these keys: once, behind ASKING */
 	REDIRECT_LATER,    /* TRYAGAIN: keys of one call are on two nodes while a slot moves */
-	REDIRECT_UNSERVED, /* CLUSTERDOWN: nobody has the slot */
+	REDIRECT_UNSERVED, /* CLUSTERDOWN: no node has the slot */
 	REDIRECT_DOWN,     /* CLUSTERDOWN: the cluster serves nothing at this node */
 };
 

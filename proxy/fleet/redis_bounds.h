@@ -1,5 +1,5 @@
 /*
- * What the replies of a peer may be. hiredis asserts that each reply has been asked for and that a
+ * The bounds of a peer's replies. hiredis asserts that each reply has been asked for and that a
  * channel's messages have their form, and keeps whatever it is sent until a reply is whole. So a
  * reply that breaks one of these rules ends the connection before hiredis makes it:
  *

@@ -29,7 +29,7 @@ struct redis_peer;
 struct redis_peer_calls {
 	/* A connection has begun: what the owner sends first. */
 	void (*enter)(struct redis_peer *peer);
-	/* It is lost, or could not be had; peer->why says why. It is closed. */
+	/* It is lost, or could not be had; peer->why has the reason. It is closed. */
 	void (*lost)(struct redis_peer *peer);
 };
 
@@ -59,9 +59,9 @@ void redis_peer_open(struct redis_peer *peer, const char *host, uint16_t port, c
 	const char *password);
 /* All that was to be said first has been answered: there is no more deadline. */
 void redis_peer_entered(struct redis_peer *peer);
-/* Closes it and calls lost(); a closed one is ignored. What waits for answers gets NULL. */
+/* Closes it and calls lost(); a closed one is ignored. Pending calls get NULL. */
 void redis_peer_drop(struct redis_peer *peer, const char *why);
-/* Closes it without a word; a closed one is ignored. What waits for answers gets NULL. */
+/* Closes it without a word; a closed one is ignored. Pending calls get NULL. */
 void redis_peer_close(struct redis_peer *peer);
 /* Its timer ends with it: nothing of it is on the loop any more. */
 void redis_peer_end(struct redis_peer *peer);

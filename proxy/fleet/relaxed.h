@@ -1,7 +1,7 @@
 /*
  * `fleet = relaxed`: each node decides by its own table and by what all nodes have published of a
- * caller (relaxed.lua). What a worker publishes, and when; relaxed_way.h is how requests are judged
- * by it. Private to the fleet; all of it belongs to a worker's thread.
+ * caller (relaxed.lua). A worker's publications, and their times; relaxed_way.h is how requests are
+ * judged by it. Private to the fleet; all of it belongs to a worker's thread.
  *
  *   request --> view of its caller --reserve--> judged by the node's table (reserve.h)
  *                  |  ^
@@ -70,7 +70,7 @@ void relaxing_init(struct relaxing *relaxing, struct worker *worker, struct stor
 void relaxing_take_site(struct relaxing *relaxing);
 /* The store is READY. `prefix` stays until it is closed. */
 void relaxing_begin(struct relaxing *relaxing, const char *prefix);
-/* Publishes what there is, as far as the store can be told. */
+/* Publishes the present counts, as far as the store can be reached. */
 void relaxing_leave(struct relaxing *relaxing);
 void relaxing_end(struct relaxing *relaxing);
 

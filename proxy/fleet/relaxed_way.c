@@ -4,7 +4,7 @@
 #include "fleet/question.h"
 #include "worker/worker_clock.h"
 
-/* What others have, and when some of it may have left the window. */
+/* The admissions of other nodes, and the time at which some of them may have left the window. */
 static struct reserve known(struct view *view, const struct rule *rule, uint64_t now_ns)
 {
 	if (now_ns - view->asked_ns >= rule->window_us * 1000)

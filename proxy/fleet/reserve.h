@@ -33,7 +33,7 @@ void reserve_take(struct throttle_table *table, const struct throttle_charge *ch
 	const struct reserve *reserves, unsigned count, uint64_t now_ns,
 	struct throttle_verdict *verdict, struct throttle_receipt *receipt);
 
-/* What reserves leave of what the table says. */
+/* The table's remainder after the reserves. */
 void reserve_lessen(struct throttle_outcome *outcome, uint64_t units);
 
 #endif

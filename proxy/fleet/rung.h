@@ -52,7 +52,7 @@ enum rung {
 	RUNGS,
 };
 
-/* What a rung is called. */
+/* The name of a rung. */
 const char *rung_name(enum rung rung);
 
 /* Times in ms, monotonic. Of strict also what strict.h says, of this limit. */

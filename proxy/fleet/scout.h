@@ -1,6 +1,6 @@
 /*
  * Which primaries a Redis Cluster has, and their slots: one node after the other is asked, those of
- * the configuration and those that were heard of, until one knows. Nothing stays connected.
+ * the configuration and those that it has learned of, until one knows. Nothing stays connected.
  *
  *   scout_ask --> node: CLUSTER INFO, CLUSTER SLOTS --> found(), scout->map
  *                  `-- lost, wrong, or older than what is known --> the next node ... --> failed()
@@ -22,16 +22,16 @@ struct scout {
 	bool is_late;   /* a node was asked that knew an older epoch */
 	uint64_t epoch; /* the highest that a node has known */
 	void (*found)(struct scout *scout);
-	/* No node could say it; peer.why is of the last. */
+	/* No node knew it; peer.why is of the last. */
 	void (*failed)(struct scout *scout);
 };
 
-/* Zeroed memory becomes one that asks nobody. `first`: which node is asked first; any number. */
+/* Zeroed memory becomes one that does not ask. `first`: which node is asked first; any number. */
 void scout_init(struct scout *scout, struct loop *loop, struct names *names, unsigned first,
 	void (*found)(struct scout *scout), void (*failed)(struct scout *scout));
 /* Asks the nodes of `where`, which must stay until it is closed. Ignored while it asks. */
 void scout_ask(struct scout *scout, const struct store_where *where);
-/* Asks nobody any more. */
+/* Stops asking. */
 void scout_close(struct scout *scout);
 /* Nothing of it is on the loop any more. */
 void scout_end(struct scout *scout);

@@ -1,8 +1,8 @@
 /*
  * Where the primary is, as Redis's Sentinels say (redis.io/docs/latest/develop/reference/
  * sentinel-clients): one Sentinel after the other is asked until one knows the primary. That one is
- * heard from then on, when it reports another primary (+switch-master). What it says is only where
- * to connect: whether that is a primary is asked there (store_server.h).
+ * heard from then on, when it reports another primary (+switch-master). Its answer is only an
+ * address to connect to: whether that is a primary is asked there (store_server.h).
  */
 #ifndef FLEET_SENTINEL_H
 #define FLEET_SENTINEL_H
@@ -21,17 +21,17 @@ struct sentinel {
 	uint16_t port;
 	/* The primary is at host and port: the answer to sentinel_ask, or another one. */
 	void (*found)(struct sentinel *sentinel);
-	/* No Sentinel could say it, peer.why is of the last; they are asked again after a second.
+	/* No Sentinel knew it; peer.why is of the last; they are asked again after a second.
 	 */
 	void (*failed)(struct sentinel *sentinel);
 };
 
-/* Zeroed memory becomes one that asks nobody. */
+/* Zeroed memory becomes one that does not ask. */
 void sentinel_init(struct sentinel *sentinel, struct loop *loop, struct names *names,
 	void (*found)(struct sentinel *sentinel), void (*failed)(struct sentinel *sentinel));
 /* Asks the Sentinels of `where`, which must stay until it is closed. */
 void sentinel_ask(struct sentinel *sentinel, const struct store_where *where);
-/* Asks and hears nobody any more. */
+/* Stops asking and listening. */
 void sentinel_close(struct sentinel *sentinel);
 /* Nothing of it is on the loop any more. */
 void sentinel_end(struct sentinel *sentinel);

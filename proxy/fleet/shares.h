@@ -2,7 +2,7 @@
  * This node's shares of limits with `fleet = split`: for each limit, by its number in the node's
  * table, so many units of the quota until a time. One thread sets them (split.h), all read them
  * without a lock. Private to the fleet; it knows no store, and time is passed in: that of
- * worker_throttle_ns, which goes on while the process stands still.
+ * worker_throttle_ns, which continues while the process stands still.
  */
 #ifndef FLEET_SHARES_H
 #define FLEET_SHARES_H
@@ -49,7 +49,7 @@ void shares_end(struct shares *shares);
 
 /* Makes room for a limit. False without memory, or beyond SHARES_MOST. */
 bool shares_add(struct shares *shares, uint32_t number, const char *name, uint64_t quota);
-/* What is held of it at that time: kind, units; NONE once its time is over. */
+/* The share held at that time: kind, units; NONE once its time is over. */
 struct share shares_held(const struct shares *shares, uint32_t number, uint64_t now_ns);
 /* In force as soon as this returns, except for a request that is being judged. */
 void shares_set(struct shares *shares, uint32_t number, const struct share *share, uint32_t nodes);

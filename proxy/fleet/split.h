@@ -75,10 +75,10 @@ struct splitting {
 void splitting_init(struct splitting *splitting, struct worker *worker, struct shares *shares,
 	struct store_link *store);
 /* The store is READY, or the worker has taken a site: asks for shares of the site's limits as the
- * node of this name, and goes on as long as the store is READY. `prefix` stays until the store is
+ * node of this name, and continues as long as the store is READY. `prefix` stays until the store is
  * closed. */
 void splitting_begin(struct splitting *splitting, const char *prefix, const char *name);
-/* Holds nothing any more, and says so as far as the store can be told. */
+/* Gives up its shares, and reports that as far as the store can be reached. */
 void splitting_leave(struct splitting *splitting);
 void splitting_end(struct splitting *splitting);
 

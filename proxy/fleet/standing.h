@@ -3,7 +3,7 @@
  * member while it was there. Pure; private to the fleet.
  *
  * Shares add up to the quota if no two nodes count differently in the wrong direction. A node that
- * joins has none until the others must have heard of it: they ask three times in the length of a
+ * joins has none until the others must have learned of it: they ask three times in the length of a
  * lease, so after one. A node that returns after its own lease ended keeps to what it knew before,
  * or to more, for as long. Fewer members count only when they have been fewer for a lease: a store
  * that has lost its memory knows those that have renewed theirs since, of all.

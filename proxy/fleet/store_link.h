@@ -38,7 +38,7 @@ struct store_link {
 	void (*changed)(struct store_link *store, bool failed);
 	/* Of a cluster: a node has said so in place of an answer. */
 	void (*redirected)(struct store_link *store, enum redirect_kind kind);
-	/* As that of store_server.h; the owner sets it, NULL: nobody wants to know. */
+	/* As that of store_server.h; the owner sets it, NULL: no receiver. */
 	void (*refused)(struct store_link *store, struct trouble_mark *mark, const char *why);
 };
 

@@ -44,9 +44,9 @@ static inline struct store_call store_call_of(const char *command, size_t len, u
 		.command = command, .len = len, .answered = answered, .slot = slot};
 }
 
-/* What is different where the server is a node of a Redis Cluster. */
+/* The differences if the server is a node of a Redis Cluster. */
 struct store_server_cluster {
-	/* What CLUSTER INFO says. Returns why the node cannot be used now, or NULL. */
+	/* The answer of CLUSTER INFO. Returns why the node cannot be used now, or NULL. */
 	const char *(*informed)(struct store_server *server, const char *info);
 	/* An error in place of an answer. True: the node has not done the call, which is its
 	 * sender's again, and stays unanswered. */
@@ -70,8 +70,8 @@ struct store_server {
 	struct store_call *unanswered, **unanswered_end;
 	/* It is ready, or (is_ready is false) lost: peer.why. */
 	void (*changed)(struct store_server *server);
-	/* Set by the owner, NULL: nobody wants to know. It has answered a call with an error, or,
-	 * with NULL, answers again or is lost. The mark is for trouble_note. */
+	/* Set by the owner, NULL: no receiver. It has answered a call with an error, or, with NULL,
+	 * answers again or is lost. The mark is for trouble_note. */
 	void (*refused)(struct store_server *server, const char *why);
 	struct trouble_mark refusals;
 };

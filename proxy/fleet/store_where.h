@@ -1,5 +1,5 @@
-/* Where the store is and how to be let in: a copy of what the configuration says, which may end
- * before its connections. */
+/* Where the store is and how to be let in: a copy of the configuration's values, as the
+ * configuration may end before its connections. */
 #ifndef FLEET_STORE_WHERE_H
 #define FLEET_STORE_WHERE_H
 
@@ -31,7 +31,7 @@ struct store_where {
 struct store_where *store_where_new(const struct conf_fleet *conf);
 /* NULL is ignored. */
 void store_where_free(struct store_where *where);
-/* Does `conf` say the same? */
+/* Does `conf` have the same? */
 bool store_where_is(const struct store_where *where, const struct conf_fleet *conf);
 
 #endif

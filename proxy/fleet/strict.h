@@ -7,7 +7,7 @@
  *          strict_quota: what the store may admit  <----------------------------+
  *          strict_rung: store, wait or share       <----------------------------'
  *
- * The hard case is a node A that is cut off alone: the store goes on admitting for the others, so
+ * The hard case is a node A that is cut off alone: the store continues admitting for the others, so
  * they must leave A's share free before A uses it, and until A has paid for it.
  *
  *  1. The store gives each node a divisor d, in one step and only so that the sum of 1/d over all
@@ -55,8 +55,8 @@
 /* Of the quota that lost nodes may use: so many parts of this. */
 #define STRICT_PARTS (UINT64_C(1) << 32)
 
-/* What a node knows of the list; one thread sets it, all read it. Times are of worker_throttle_ns,
- * which goes on while the process stands still. */
+/* A node's copy of the list; one thread sets it, all read it. Times are of worker_throttle_ns,
+ * which continues while the process stands still. */
 struct strict {
 	_Atomic uint64_t asked_ns; /* of the last answer: when it was asked for, 0: none; */
 	_Atomic uint64_t answered_ns;
@@ -78,7 +78,7 @@ void strict_set(struct strict *strict, const struct strict_view *view);
 /* Any thread. `lost` and `divisor` are as of asked_ns, or newer. */
 struct strict_view strict_look(const struct strict *strict);
 
-/* What the store may admit of a quota. */
+/* The part of a quota that the store may admit. */
 static inline uint64_t strict_quota(uint64_t quota, uint64_t lost)
 {
 	return quota - (uint64_t)((unsigned __int128)quota * lost / STRICT_PARTS);

@@ -166,7 +166,7 @@ static void be_new(struct strict_list *list)
 	list->is_in = false;
 }
 
-/* Calls as a node that is new, or goes on. */
+/* Calls as a node that is new, or continues. */
 static void go_on(struct strict_list *list)
 {
 	static const struct strict_view none = {0};

@@ -38,8 +38,8 @@ struct strict_list {
 void strict_list_init(struct strict_list *list, struct worker *worker, struct ladder *ladder,
 	struct store_link *store);
 /* The store is READY, or the worker has taken a site: calls if the site has a strict limit
- * (is_needed), and goes on as long as the store is READY; else it leaves. `prefix` stays until the
- * store is closed.
+ * (is_needed), and continues as long as the store is READY; else it leaves. `prefix` stays until
+ * the store is closed.
  */
 void strict_list_begin(struct strict_list *list, const char *prefix, bool is_needed);
 /* Uses no share any more, and says so if the store can be told and nothing is owed to it: else it

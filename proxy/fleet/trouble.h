@@ -1,6 +1,6 @@
 /*
- * Why a node is without its store, for people: what its workers were told last, and since when. Any
- * worker notes what it finds; a reader on any thread sees it until all of them are well again.
+ * Why a node is without its store, for people: the last errors of its workers, and their beginning.
+ * Any worker notes what it finds; a reader on any thread sees it until all of them are well again.
  *
  *   worker: connection lost, or a call refused --trouble_note(why)--+--> trouble_look: admin
  *           connected, or a call answered ------trouble_note(NULL)--'
@@ -14,7 +14,7 @@
 
 #define TROUBLE_BYTES 256
 
-/* What all threads of the process share of it. */
+/* The part that all threads of the process share. */
 struct trouble {
 	pthread_mutex_t lock;
 	unsigned count;    /* of marks that are set */

@@ -12,8 +12,8 @@
 struct account;
 struct account_charge;
 
-/* What becomes of the request, by both; `answers`: of the limits at the store in their order, NULL:
- * the store has said nothing, and they count as unused. Sets the account's slots. */
+/* The result for the request, from both; `answers`: of the limits at the store in their order,
+ * NULL: the store has said nothing, and they count as unused. Sets the account's slots. */
 void verdict_fill(struct account *account, const struct throttle_verdict *local,
 	const struct answer_limit *answers, struct throttle_verdict *verdict);
 

@@ -1,7 +1,7 @@
 /*
- * What a worker knows of callers whose counts the nodes publish (relaxed.h): of each, what all
- * nodes together had admitted when the store last said so, and what this worker has admitted since
- * it last said that. One worker's; it knows no store, and time is passed in.
+ * A worker's copy of the counts that the nodes publish (relaxed.h): of each, what all nodes
+ * together had admitted when the store last said so, and what this worker has admitted since it
+ * last said that. One worker's; it knows no store, and time is passed in.
  *
  *   views_find --> view --> due, a list in the order in which they were asked for --> published
  *

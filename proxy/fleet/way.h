@@ -34,10 +34,10 @@ enum way_verdict {
 enum way_judge {
 	WAY_HERE,  /* the node's table judges, with the reserve */
 	WAY_STORE, /* as fleet = exact */
-	WAY_AWAY,  /* the store should have been heard; store_down decides */
+	WAY_AWAY,  /* the store should have answered; store_down decides */
 };
 
-/* What the store runs for it. A request that needs both is judged by leases first. */
+/* The store's function for it. A request that needs both is judged by leases first. */
 enum fleet_function { FLEET_JUDGE, FLEET_LEASE, FLEET_FUNCTIONS };
 
 struct way {

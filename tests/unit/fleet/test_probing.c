@@ -256,7 +256,7 @@ static void a_paused_prober_returns(void **state)
 	assert_true(world.fence == fence && nodes[0].probing.heard_fence == fence);
 }
 
-/* Nobody took the lock meanwhile: it goes on. */
+/* Nobody took the lock meanwhile: it continues. */
 static void a_paused_prober_that_nobody_missed(void **state)
 {
 	(void)state;
@@ -313,7 +313,7 @@ static void elected_and_silent(void **state)
 	assert_int_equal(role(2), PROBES_WAITING);
 	assert_int_equal(talk_once(&nodes[1], false), PROBING_NOTHING);
 	assert_int_equal(talk_once(&nodes[2], false), PROBING_HEARD);
-	assert_int_equal(talk_once(&nodes[2], false), PROBING_NOTHING); /* it has heard of that */
+	assert_int_equal(talk_once(&nodes[2], false), PROBING_NOTHING); /* it has learned of that */
 }
 
 static void one_that_leaves(void **state)
