@@ -1,5 +1,5 @@
 /*
- * What an administrator does to a semaphore: makes slots, adds some, removes some.
+ * The operations of an administrator on a semaphore: makes slots, adds some, removes some.
  *
  *   mutex.h: one administrator at a time    slots.h: which slots are there
  *
@@ -28,7 +28,7 @@ struct administrator {
 	uint64_t timeout_ms; /* longest wait for the mutex; of administer_wait, for the holders */
 };
 
-/* What was found and done, also when it failed in the middle. */
+/* The results, also of an operation that failed in the middle. */
 struct administer_report {
 	uint32_t max; /* slots that there are now */
 	uint32_t added, removed, strays;
@@ -46,7 +46,7 @@ enum administer_result administer_create(const struct administrator *admin, uint
 enum administer_result administer_add(
 	const struct administrator *admin, uint32_t count, struct administer_report *report);
 
-/* Removes the last `count` slots. Their holders go on until they look (administer_wait). Refused
+/* Removes the last `count` slots. Their holders continue until they look (administer_wait). Refused
  * when no slot would be left. */
 enum administer_result administer_remove(
 	const struct administrator *admin, uint32_t count, struct administer_report *report);

@@ -4,7 +4,7 @@
 /* Slots that are looked at in one round trip: an A and a B each. */
 enum { SLOTS_AT_ONCE = BROKER_BATCH_MOST / 2 };
 
-/* After RESOURCE_LOCKED: the holder that came first goes on with the next slot, too. */
+/* After RESOURCE_LOCKED: the holder that came first continues with the next slot, too. */
 enum { LOCKED_PAUSE_MS = 5 };
 
 struct names {

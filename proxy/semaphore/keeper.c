@@ -105,7 +105,7 @@ static void set_away(struct keeper *keeper, uint64_t began_ns)
 		&use);
 }
 
-/* The share goes on; by its own right as long as that was said, then only by slots. */
+/* The share continues; by its own right as long as that was said, then only by slots. */
 static void set_returning(struct keeper *keeper, struct run_queue_use *use)
 {
 	struct run_queue_slots slots = keeper->bound.slots;

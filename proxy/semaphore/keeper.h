@@ -44,7 +44,7 @@
  * from before and no share is used any more, by one that stands still either. */
 #define KEEPER_RETURN_MS 5500
 
-/* What the run queue goes by. */
+/* The bound of the run queue. */
 struct keeper_bound {
 	struct run_queue_slots slots;
 	uint64_t since_ns; /* what was placed before that began by other slots */
@@ -119,8 +119,8 @@ struct keeper {
 void keeper_begin(struct keeper *keeper, const struct keeper_calls *calls, void *ctx,
 	const struct keeper_config *config);
 
-/* Does what is due, and returns when to call it again at the latest (monotonic, ns); sooner when
- * somebody waits for a slot, or the broker has sent something. It may wait for the broker. */
+/* Does what is due, and returns when to call it again at the latest (monotonic, ns); sooner when a
+ * request waits for a slot, or the broker has sent something. It may wait for the broker. */
 uint64_t keeper_step(struct keeper *keeper);
 
 /* The connection has ended, as was seen between two steps. */

@@ -15,7 +15,7 @@
 /* Of a semaphore at most. Also where each search ends. */
 #define SLOTS_MOST 10000
 
-/* How far behind the last slot a search for strays goes at most. */
+/* The largest distance behind the last slot that a search for strays covers. */
 #define SLOTS_GAP_MOST 10000
 
 /* The name of a queue: a semaphore's has at most 64 characters. */

@@ -215,7 +215,7 @@ static void a_removed_slot_is_held_until_its_request_ends(void **state)
 	assert_false(fake_has(&site->server, "s-2-B"));
 }
 
-/* The lease is over before the broker frees its slots; and when it goes on it starts nothing. */
+/* The lease is over before the broker frees its slots; and when it continues it starts nothing. */
 static void a_node_that_stood_still_starts_nothing(void **state)
 {
 	struct site *site = begin(4, &local, true);

@@ -85,7 +85,8 @@ static bool may_use_removed(const struct trial *trial, unsigned i)
 }
 
 /* One has just begun at a node that refuses without the broker: it has a slot for each. The lease
- * of one that stood still may go on after the broker has ended, while nobody else takes slots. */
+ * of one that stood still may continue after the broker has ended, while nobody else takes
+ * slots. */
 static void check_slots(const struct trial *trial, const struct fake_node *node)
 {
 	if (!node->is_connected && nobody_begins(trial) &&
@@ -139,7 +140,7 @@ static void step_nodes(struct trial *trial, struct random *random, bool checks_s
 		node->stands_still = trial->server.now_ms < trial->still_until_ms[i];
 		fake_node_expire(node, 2 * FAKE_HEARTBEAT_MS);
 		if (now_ns >= node->next_ns || random_below(random, 4) == 0) {
-			/* Of those that go on, some look at their requests first. */
+			/* Of those that continue, some look at their requests first. */
 			if (random_below(random, 2))
 				serve(trial, random, i, checks_slots);
 			fake_node_step(node);
