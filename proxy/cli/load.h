@@ -13,7 +13,7 @@
 /* Reads a configuration. NULL when it has errors, which are then on stderr, one a line. */
 struct conf *cli_load(const char *path);
 
-/* Is an argument left behind those that getopt took? Then stderr says so, with the help. */
+/* Is an argument left behind those that getopt took? Then stderr has the error, with the help. */
 bool cli_has_rest(const char *command, int argc, char **argv, const char *help);
 
 #endif

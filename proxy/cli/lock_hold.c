@@ -222,7 +222,7 @@ static void on_next(struct deadline *deadline)
 	ask_next(CONTAINER_OF(deadline, struct lock_hold, next));
 }
 
-/* Its lease is over, but as it stood still it has only just asked: the session goes on as long as
+/* Its lease is over, but as it stood still it has only just asked: the session continues as long as
  * nobody has taken the lock, which the answer says. The lease's end was patient before: it came as
  * late again as it was late (deadline.h). So one that stood still for 6 s, and whose store is away,
  * gives the lock up some 6 s later. It is no sooner, as what held this process up may hold the

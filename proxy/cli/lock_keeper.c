@@ -270,7 +270,8 @@ static void look_at_terminal(struct keeper *keeper)
 		send_signal(keeper, SIGCONT);
 }
 
-/* Milliseconds for poll, rounded up; the clock goes on while the machine sleeps, poll does not. */
+/* Milliseconds for poll, rounded up; the clock continues while the machine sleeps, poll does
+ * not. */
 static int time_left(const struct keeper *keeper)
 {
 	uint64_t now_ns = clock_boot_ns(), left_ns;
@@ -315,7 +316,7 @@ static void become_keeper(char **command, int orders)
 	keeper.children = signalfd(-1, &children, SFD_NONBLOCK | SFD_CLOEXEC);
 	lock_terminal_open(&keeper.terminal);
 	setpgid(0, 0); /* what is sent to the group of `sluice lock` does not reach it */
-	/* One that was stopped goes on when `sluice lock` ends, and sees that. */
+	/* One that was stopped continues when `sluice lock` ends, and sees that. */
 	if (keeper.children >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 &&
 		prctl(PR_SET_PDEATHSIG, SIGCONT) == 0)
 		keep(&keeper);

@@ -29,7 +29,7 @@ struct lock_store {
  * for so long. False, with a message: there is no store in the file, or no memory. */
 bool lock_store_open(struct lock_store *store, const char *command, const struct conf *conf,
 	uint64_t silence_ms);
-/* What is asked is done as LOCK_UNKNOWN, or not at all. */
+/* Pending questions are answered LOCK_UNKNOWN, or not at all. */
 void lock_store_close(struct lock_store *store);
 
 /* A turn of the loop. False: it has failed, with a message. */

@@ -113,7 +113,7 @@ static bool check_sockets(const struct conf_listener *listener, const struct con
 	return good;
 }
 
-/* Without state_required the daemon goes on without it, so that it is only a warning. */
+/* Without state_required the daemon continues without it, so that it is only a warning. */
 static bool check_state(const struct conf *conf)
 {
 	char path[PATH_MAX], name[32];
@@ -136,7 +136,7 @@ static bool check_state(const struct conf *conf)
 	return !conf->state_required;
 }
 
-/* The daemon goes on without files, so that it is only a warning. */
+/* The daemon continues without files, so that it is only a warning. */
 static void check_buffering(const struct conf *conf)
 {
 	char name[32];

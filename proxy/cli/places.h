@@ -13,7 +13,7 @@
 /*
  * Tests the log files and the folders of sockets for the calling user, and `state` and `pid_file`
  * for whom the daemon will be: `user` when root starts it. When root does not call but `user` is
- * set, that can't be known; then a note says that nothing was tested. Returns whether the start
+ * set, that can't be known; then a note reports that nothing was tested. Returns whether the start
  * will not fail by one of them, with what is wrong on stderr, one a line, with file and line.
  */
 bool cli_check_places(const struct conf *conf);

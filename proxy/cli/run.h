@@ -1,4 +1,4 @@
-/* `sluice run`: loads a configuration, then serves until told to stop. */
+/* `sluice run`: loads a configuration, then serves until it is stopped. */
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
@@ -9,7 +9,7 @@
  */
 int cli_run_run(int argc, char **argv);
 
-/* Serves what the file at `path` says. Returns the exit status: 0 or 1. */
+/* Serves the configuration in the file at `path`. Returns the exit status: 0 or 1. */
 int cli_run(const char *path);
 
 #endif

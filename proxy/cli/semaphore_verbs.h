@@ -7,7 +7,7 @@
 
 struct semaphore_verb;
 
-/* What the command line says. */
+/* The contents of the command line. */
 struct semaphore_call {
 	const struct semaphore_verb *verb;
 	const char *path, *name;
@@ -16,7 +16,7 @@ struct semaphore_call {
 	uint64_t timeout_ms;
 };
 
-/* NULL when there is none of that word; then stderr says so. */
+/* NULL when there is none of that word; then stderr has the error. */
 const struct semaphore_verb *semaphore_verb_find(const char *word);
 bool semaphore_verb_takes_count(const struct semaphore_verb *verb);
 bool semaphore_verb_takes_ensure(const struct semaphore_verb *verb);
