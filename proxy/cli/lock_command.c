@@ -150,10 +150,11 @@ static void say_not_had(struct lock_run *run)
 	if (run->signal)
 		return;
 	if (run->hold.holder[0])
-		fprintf(stderr, "sluice lock: %s: not to be had in time; %s has it\n", run->name,
+		fprintf(stderr, "sluice lock: %s: not available in time; %s has it\n", run->name,
 			run->hold.holder);
 	else
-		fprintf(stderr, "sluice lock: %s: not to be had in time; the store was not heard\n",
+		fprintf(stderr,
+			"sluice lock: %s: not available in time; the store did not answer\n",
 			run->name);
 }
 
@@ -172,8 +173,8 @@ static void be_done(struct lock_run *run)
 		break;
 	case HOLD_UNHEARD:
 		fprintf(stderr,
-			"sluice lock: %s: the store has not heard that it is free; its lease ends "
-			"by itself\n",
+			"sluice lock: %s: the store could not be told that it is free; its lease "
+			"ends by itself\n",
 			run->name);
 		break;
 	case HOLD_RELEASED:

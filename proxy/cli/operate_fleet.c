@@ -34,7 +34,7 @@ static void print_fleet(const json_t *answer)
 
 	table_print_members(stdout, answer);
 	if (json_is_string(json_object_get(answer, "eviction")))
-		printf("warning: the store may evict keys, and what was counted then vanishes; "
+		printf("warning: the store may evict keys, and counters are lost with them; "
 		       "expected maxmemory-policy noeviction\n");
 	table_print(stdout, json_object_get(answer, "nodes"), columns,
 		sizeof(columns) / sizeof(columns[0]));

@@ -109,7 +109,7 @@ static json_t *close_body(const struct call *call)
 		long code = strtol(call->code, &end, 10);
 		if (*end || end == call->code) {
 			fprintf(stderr,
-				"sluice sockets: --code %s is no number; "
+				"sluice sockets: --code %s is not a number; "
 				"expected " CLOSE_CODES_VALID "\n",
 				call->code);
 			json_decref(body);
@@ -192,7 +192,7 @@ int cli_sockets(struct call *call)
 	if (call->word_count > 1) {
 		fprintf(stderr,
 			"sluice sockets: expected nothing, an id, post or send ID TEXT, or close, "
-			"abort or drain ID; all stands for those that --find and --channel find\n");
+			"abort or drain ID; all selects those that --find and --channel match\n");
 		return 2;
 	}
 	if (call->code || call->reason || call->wait || call->is_binary) {

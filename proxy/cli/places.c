@@ -130,9 +130,8 @@ static bool check_state(const struct conf *conf)
 		return true;
 	print_front(conf, conf->state_required ? "" : "warning: ", "state");
 	fprintf(stderr, "%s can't be used by %s: %s; %s\n", path, whoami(name), strerror(error),
-		conf->state_required
-			? "refusing to start (state_required = on)"
-			: "counting would be in memory only, from nothing at each start");
+		conf->state_required ? "refusing to start (state_required = on)"
+				     : "counting would be in memory only, from zero at each start");
 	return !conf->state_required;
 }
 
@@ -188,7 +187,7 @@ static bool check_as_user(const struct conf *conf)
 			child = -1;
 	if (child < 0) {
 		print_front(conf, "", "user");
-		fprintf(stderr, "what %s may write can't be tested: %s\n", conf->user,
+		fprintf(stderr, "cannot check the files that %s may write: %s\n", conf->user,
 			strerror(errno));
 		return false;
 	}
@@ -215,8 +214,8 @@ bool cli_check_places(const struct conf *conf)
 		if (is_anything_written(conf)) {
 			print_front(conf, "note: ", "user");
 			fprintf(stderr,
-				"what %s may write was not tested, as only root can; run "
-				"this check as root\n",
+				"the files that %s may write were not checked, as only root can "
+				"check them; run this check as root\n",
 				conf->user);
 		}
 		return true;

@@ -275,7 +275,7 @@ static void note_primaries(struct fleet_worker *fleet)
 /* For people: until it is connected to all of the store, why not. */
 static void note_away(struct fleet_worker *fleet, bool is_linked)
 {
-	const char *why = fleet->store.why[0] ? fleet->store.why : "not connected to all of it";
+	const char *why = fleet->store.why[0] ? fleet->store.why : "not connected to all primaries";
 
 	trouble_note(fleet_trouble(fleet->authority), &fleet->away, is_linked ? NULL : why,
 		clock_monotonic_ns());

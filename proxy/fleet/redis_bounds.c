@@ -36,7 +36,7 @@ static bool may_begin(struct redis_bounds *bounds, const redisReadTask *task)
 	bounds->elements = 0;
 	if (task->type == REDIS_REPLY_ERROR || bounds->redis->replies.head || is_message)
 		return true;
-	return refuse(bounds, "it answers what nobody has asked");
+	return refuse(bounds, "it sent an answer without a question");
 }
 
 /* An element of a message of a channel, or of what has the same form. */

@@ -5,7 +5,7 @@
  *   worker 0 --holds so much--> store (split.lua) --so much, for a membership lease--> shares.h
  *   ask --> shares_read --+-- UNITS: judged by the node's table, the rest of the quota reserved
  *                         +-- EXACT: more nodes than units; as fleet = exact
- *                         `-- NONE: the store was not heard in time; store_down decides
+ *                         `-- NONE: the store did not answer in time; store_down decides
  *
  * The promise: never more than L over all nodes in any window W. Why it holds:
  *  1. What a node admits in a trailing window is at most the share that it had at the last

@@ -49,7 +49,7 @@ static void on_role(struct redisAsyncContext *redis, void *reply, void *arg)
 	else if (answer->type != REDIS_REPLY_ARRAY || answer->elements == 0 ||
 		 answer->element[0]->type != REDIS_REPLY_STRING ||
 		 strcmp(answer->element[0]->str, "master") != 0)
-		redis_peer_drop(&server->peer, "it is no primary");
+		redis_peer_drop(&server->peer, "it is not a primary");
 }
 
 /* A node of a cluster may serve nothing now. Without a cluster there is none to ask about. */
@@ -63,7 +63,7 @@ static void on_info(struct redisAsyncContext *redis, void *reply, void *arg)
 	if (!server || !answer || is_error(answer, "NOPERM"))
 		return;
 	if (answer->type != REDIS_REPLY_STRING && server->cluster) {
-		snprintf(why, sizeof(why), "it is no node of a Redis Cluster: %.80s",
+		snprintf(why, sizeof(why), "it is not a node of a Redis Cluster: %.80s",
 			answer->type == REDIS_REPLY_ERROR ? answer->str : "no CLUSTER INFO");
 		redis_peer_drop(&server->peer, why);
 	} else if (answer->type == REDIS_REPLY_STRING) {
@@ -384,10 +384,10 @@ static void note_replicas(struct store_server *server, long long replicas)
 	bool lacks = replicas < (long long)server->quorum;
 
 	if (lacks && !server->lacks_replicas)
-		log_warn("store %s:%u: %lld replicas have what was counted, %u are needed",
+		log_warn("store %s:%u: %lld replicas have confirmed the last writes, %u are needed",
 			server->peer.host, server->peer.port, replicas, server->quorum);
 	else if (!lacks && server->lacks_replicas)
-		log_info("store %s:%u: enough replicas have what was counted", server->peer.host,
+		log_info("store %s:%u: enough replicas confirm writes again", server->peer.host,
 			server->peer.port);
 	server->lacks_replicas = lacks;
 }
@@ -397,8 +397,8 @@ static void report_waited(
 {
 	char why[80];
 
-	snprintf(why, sizeof(why), "%lld replicas have what was counted, %u are needed", replicas,
-		server->quorum);
+	snprintf(why, sizeof(why), "%lld replicas have confirmed the last writes, %u are needed",
+		replicas, server->quorum);
 	if (server->held_is_error)
 		report_error(server, call, server->held);
 	else

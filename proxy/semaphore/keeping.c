@@ -215,8 +215,8 @@ static void log_held(const struct conf_upstream *upstream, const struct kept_sta
 		log_warn("upstream %s: semaphore %s: no slot can be held: %s", upstream->name,
 			upstream->semaphore->name, state->why);
 	else if (state->view.refuses)
-		log_warn("upstream %s: semaphore %s: there are no slots at the broker; requests "
-			 "are refused until sluice semaphore create %s makes some",
+		log_warn("upstream %s: semaphore %s: the broker has no slots; requests are refused "
+			 "until sluice semaphore create %s creates some",
 			upstream->name, upstream->semaphore->name, upstream->semaphore->name);
 	else
 		log_info("upstream %s: semaphore %s: taking slots, of %u for %u node%s",
@@ -495,7 +495,8 @@ static void begin(struct keeping *keeping, const struct conf *conf, struct upstr
 		keeping->first = kept;
 		return;
 	}
-	log_error("upstream %s: semaphore %s: no thread for it: %s; all waits until a reload",
+	log_error("upstream %s: semaphore %s: can't start its thread: %s; requests wait until a "
+		  "reload",
 		upstream->conf->name, upstream->conf->semaphore->name, strerror(error));
 	if (kept)
 		free_kept(kept);

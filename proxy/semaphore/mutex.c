@@ -19,7 +19,8 @@ enum mutex_result mutex_lock(struct broker *broker, const char *name, uint64_t t
 		/* A queue that is nobody's own is locked to who would have it exclusively. */
 		if (broker->calls->look(broker, name) == BROKER_DONE) {
 			snprintf(broker->why, sizeof(broker->why),
-				"queue '%s' is there, and is not exclusive: it is no mutex", name);
+				"queue '%s' exists and is not exclusive: it can't be the mutex",
+				name);
 			return MUTEX_FOREIGN;
 		}
 		if (broker->calls->now_ms(broker) - begin_ms >= timeout_ms)

@@ -151,7 +151,7 @@ static enum broker_result take_close(
 		return BROKER_LOST;
 	}
 	if (method->id != AMQP_CHANNEL_CLOSE_METHOD)
-		return lose(rabbit, "the broker sent what was not asked for");
+		return lose(rabbit, "the broker sent an unexpected frame");
 	const amqp_channel_close_t *end = method->decoded;
 	result = result_of(end->reply_code);
 	keep_text(rabbit, end->reply_text);
@@ -186,7 +186,7 @@ static enum broker_result take_reply(
 	case AMQP_RESPONSE_NONE:
 		break;
 	}
-	return lose(rabbit, "the broker's answer is none");
+	return lose(rabbit, "the broker's answer is invalid");
 }
 
 /* ---- one queue ------------------------------------------------------------------------------- */

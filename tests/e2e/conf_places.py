@@ -69,7 +69,7 @@ def by_caller(t):
 
     with t.point("a state folder that may not be written: a warning"):
         says(checked(f"state = {closed}"), 0, f"INI:2: warning: [sluice] state: {closed} {denied}; "
-             "counting would be in memory only, from nothing at each start")
+             "counting would be in memory only, from zero at each start")
 
     with t.point("a folder for bodies that may not be written: a warning, unless none are kept there"):
         says(checked(f"buffering_folder = {closed}"), 0,
@@ -145,7 +145,7 @@ def by_caller(t):
 
     with t.point("a user that only root can change to: not tested, which a note says"):
         says(checked(f"user = {OTHER}", f"state = {closed}", "state_required = on", f"pid_file = {closed}/p"), 0,
-             f"INI:2: note: [sluice] user: what {OTHER} may write was not tested, as only root can; "
+             f"INI:2: note: [sluice] user: the files that {OTHER} may write were not checked, as only root can check them; "
              "run this check as root")
 
     with t.point("where nothing is written, no note"):

@@ -55,7 +55,7 @@ def unknown(t):
     equal(ask(t.client(node)).status, 503, "without a primary")
     replica = sentinels.replicas[0]
     node = t.sluice(f"[fleet]\nstore = {replica.url}\n" + route)
-    node.process.wait_output("it is no primary")
+    node.process.wait_output("it is not a primary")
     equal(ask(t.client(node)).status, 503, "at a replica")
     equal(replica.connect().ask("KEYS", "*it:2"), [], "nothing was written there")
 
@@ -132,11 +132,11 @@ def quorum(t):
 
     def misses_it():
         equal(ask(client).status, 503, "without")
-        return "0 replicas have what was counted, 1 are needed" in node.log()
+        return "0 replicas have confirmed the last writes, 1 are needed" in node.log()
     until(misses_it, "it says so")
     replica.start()
     until(lambda: ask(client).status == 200, "with one again")
-    node.process.wait_output("enough replicas have what was counted")
+    node.process.wait_output("enough replicas confirm writes again")
     node.reload(fleet_of(primary, "store_quorum = 2\nstore_timeout = 200ms")
                 + limit("it", "500 per 1h") + to(origin, route="limits = it"))
     node.process.wait_output(": reloaded", 2)

@@ -492,7 +492,7 @@ def errors(t):
         away = Locks(t, "redis://127.0.0.1:1")
         status, output = away.run("a", "true", options=("--wait", "1s"))
         equal(status, 75, output)
-        true("the store was not heard" in output, output)
+        true("the store did not answer" in output, output)
 
 
 main()

@@ -162,7 +162,7 @@ def foreign_queues(t, rabbit):
     other = rabbit.connect()
     with t.point("a queue in the place of the mutex is reported"):
         other.declare("s", durable=True)
-        one.refused(1, "queue 's' is there, and is not exclusive: it is no mutex", "create")
+        one.refused(1, "queue 's' exists and is not exclusive: it can't be the mutex", "create")
         other.delete("s")
     with t.point("a slot that was declared in another way is reported, and stays"):
         other.declare("s-1-A")

@@ -117,7 +117,7 @@ static void expect(
 	end();
 }
 
-#define UNASKED "it answers what nobody has asked"
+#define UNASKED "it sent an answer without a question"
 #define MESSAGE "it sends an invalid message of a channel"
 #define CLOSED  "Server closed the connection"
 

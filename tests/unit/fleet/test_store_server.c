@@ -202,7 +202,8 @@ static void too_few_replicas_are_counted(void **state)
 	assert_true(store_server_send(&world.server, &call.call));
 	fake_answer(reply_bytes("ok", 2));
 	fake_answer(reply_number(1));
-	assert_string_equal(refusals.why, "1 replicas have what was counted, 2 are needed");
+	assert_string_equal(
+		refusals.why, "1 replicas have confirmed the last writes, 2 are needed");
 	assert_true(store_server_send(&world.server, &call.call));
 	fake_answer(reply_error("NOPERM"));
 	fake_answer(reply_number(2));
@@ -281,7 +282,7 @@ static void only_a_primary_is_taken(void **state)
 		world.changed = 0;
 		connect_server();
 		fake_answer(wrong[i]);
-		assert_dropped("it is no primary");
+		assert_dropped("it is not a primary");
 	}
 	world.changed = 0;
 	connect_server();
@@ -370,7 +371,7 @@ static void a_node_may_be_wrong(void **state)
 	connect_server();
 	fake_answer(reply_array(1, reply_text("master")));
 	fake_answer(reply_error("ERR of it"));
-	assert_dropped("it is no node of a Redis Cluster: ERR of it");
+	assert_dropped("it is not a node of a Redis Cluster: ERR of it");
 }
 
 static void a_redirected_call_stays_unanswered(void **state)
@@ -642,8 +643,8 @@ static void an_answer_counts_when_enough_replicas_have_it(void **state)
 	fake_answer(reply_number(3));
 	assert_string_equal(one.bytes, "the longest of all answers");
 	assert_string_equal(lines.text,
-		"warn store h:7: 1 replicas have what was counted, 2 are needed\n"
-		"info store h:7: enough replicas have what was counted\n");
+		"warn store h:7: 1 replicas have confirmed the last writes, 2 are needed\n"
+		"info store h:7: enough replicas confirm writes again\n");
 	for (unsigned i = 0; i < 4; i++) {
 		lines_clear();
 		store_server_send(&world.server, &one.call);

@@ -200,7 +200,7 @@ static void a_queue_that_is_no_mutex_is_reported(void **state)
 	fake_put(&site->server, "s", true, FAKE_NOBODY);
 	assert_int_equal(
 		administer_create(&site->admin, 3, false, &site->report), ADMINISTER_FAILED);
-	assert_non_null(strstr(site->report.why, "it is no mutex"));
+	assert_non_null(strstr(site->report.why, "it can't be the mutex"));
 	assert_int_equal(site->server.pauses, 0);
 	assert_int_equal(site->server.count, 1);
 }
