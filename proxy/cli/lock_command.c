@@ -40,7 +40,8 @@ struct lock_run {
 	struct lock_hold hold;
 	struct signals signals;
 	struct event *reports;
-	int keeper; /* its descriptor */
+	struct deadline last; /* after a loss: the keeper must have ended the command */
+	int keeper;           /* its descriptor */
 	pid_t keeper_pid;
 	bool was_started; /* the command; or it was tried */
 	bool has_ended;   /* the command, or nothing of it has begun */
@@ -52,6 +53,9 @@ struct lock_run {
 
 /* So long a keeper that was stopped, and goes on, may take for what it was told meanwhile. */
 enum { ORDER_MS = 200, ORDER_LOOK_MS = 10 };
+
+/* From the end of the grace on, so long the keeper may take to kill the command. */
+enum { KILL_MS = 500 };
 
 /* False: the keeper stands still, and its socket holds no more. One that is gone is seen at the
  * next read. It never waits: the lease must go on, or its loss be seen. */
@@ -141,6 +145,17 @@ static void end_command(struct lock_run *run)
 	if (run->has_ended)
 		return;
 	order_end(run);
+	uint64_t now_ms = loop_now_ms(&run->store.loop);
+	deadline_set(&run->last, now_ms + run->grace_ms + KILL_MS, now_ms);
+}
+
+/* It was stopped meanwhile. With its end its descendants are killed. */
+static void on_last(struct deadline *last)
+{
+	struct lock_run *run = CONTAINER_OF(last, struct lock_run, last);
+
+	if (!run->has_ended)
+		kill(run->keeper_pid, SIGKILL);
 }
 
 static void say_not_had(struct lock_run *run)
@@ -246,8 +261,10 @@ static int serve(struct lock_run *run, const struct conf *conf)
 	lock_hold_begin(
 		&run->hold, &run->store, run->name, run->lease_ms, run->wait_ms, on_changed);
 	run->store.changed = on_store_changed;
+	deadline_init(&run->last, run->store.loop.base, on_last);
 	if (!watch(run) || !turn_until_done(run))
 		run->status = LOCK_EXIT_REFUSED;
+	deadline_end(&run->last);
 	run->store.changed = NULL;
 	signals_end(&run->signals);
 	if (run->reports)

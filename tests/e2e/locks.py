@@ -338,6 +338,14 @@ def command(t):
         locks.administer("end", "c")
         until_dead(int(pid))
         equal(child.wait(), 76, child.output())
+    with t.point("a keeper that is stopped within the grace has its command killed after it"):
+        child = locks.shell("c", "trap '' TERM; echo child $$ $PPID; " + FOREVER, "--lease", "3s", "--grace", "2s")
+        _, pid, keeper = child.wait_output("child ").split()
+        locks.administer("end", "c")
+        child.wait_output("the lock is lost")
+        os.kill(int(keeper), signal.SIGSTOP)
+        equal(child.wait(), 76, child.output())
+        until_dead(int(pid))
     with t.point("it gets the terminal when it asks for it, is stopped by ^Z and goes on with sluice lock"):
         terminal = Terminal(t)
         lock = f"{BINARY} lock -c {locks.path} --lease 10m --wait 0 tty --"
