@@ -42,7 +42,7 @@ struct lock_run {
 	struct event *reports;
 	struct deadline last; /* after a loss: the keeper must have ended the command */
 	int keeper;           /* its descriptor */
-	pid_t keeper_pid;
+	pid_t keeper_pid;     /* 0: it is gone */
 	bool was_started; /* the command; or it was tried */
 	bool has_ended;   /* the command, or nothing of it has begun */
 	int signal;       /* that came before the command ran */
@@ -132,6 +132,7 @@ static void on_report(evutil_socket_t fd, short what, void *arg)
 			return;
 		fputs("sluice lock: the process that keeps the command was killed\n", stderr);
 		descendants_kill(); /* also those that left the command's process group */
+		run->keeper_pid = 0;
 		note_end(run, LOCK_EXIT_SIGNAL + SIGKILL);
 	}
 }
@@ -274,6 +275,16 @@ static int serve(struct lock_run *run, const struct conf *conf)
 	return run->status;
 }
 
+/* Waits for its end, which it sees at its socket; it may have been stopped alone. */
+static void leave_keeper(struct lock_run *run)
+{
+	close(run->keeper);
+	if (run->keeper_pid == 0)
+		return;
+	kill(run->keeper_pid, SIGCONT);
+	waitpid(run->keeper_pid, NULL, 0);
+}
+
 /* The keeper begins before there are connections, and has the signals' masks as we got them. */
 static int run_lock(struct lock_run *run)
 {
@@ -292,9 +303,8 @@ static int run_lock(struct lock_run *run)
 	signals_block();
 	signal(SIGPIPE, SIG_IGN);
 	status = serve(run, conf);
-	close(run->keeper);
+	leave_keeper(run);
 	conf_release(conf);
-	waitpid(run->keeper_pid, NULL, 0);
 	return status;
 }
 

@@ -39,6 +39,11 @@ def state_of(pid):
         return "X"
 
 
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
+        return [int(child) for child in children.read().split()]
+
+
 def until_dead(pid):
     until(lambda: not is_alive(pid), f"the end of process {pid}")
 
@@ -346,6 +351,20 @@ def command(t):
         os.kill(int(keeper), signal.SIGSTOP)
         equal(child.wait(), 76, child.output())
         until_dead(int(pid))
+    with t.point("nor one that was stopped before there was a command: the wait ends in time, and by a signal"):
+        holder = begun(locks.shell("c", FOREVER, *HELD_LONG))
+        until(lambda: redis.callers() == 1, "the store knows the holder alone")
+        for options, number, status in ((("--wait", "2s"), signal.SIGCONT, 75), ((), signal.SIGTERM, 128 + signal.SIGTERM)):
+            child = locks.shell("c", "true", *options)
+            until(lambda: redis.callers() == 2, "it has asked, and so waits")
+            keeper, = children_of(child.pid)
+            os.kill(keeper, signal.SIGSTOP)
+            until(lambda: state_of(keeper) == "T", "it stands still")
+            child.signal(number)
+            equal(child.wait(), status, child.output())
+            until(lambda: redis.callers() == 1, "its connection has ended")
+        holder.signal(signal.SIGTERM)
+        holder.wait()
     with t.point("it gets the terminal when it asks for it, is stopped by ^Z and goes on with sluice lock"):
         terminal = Terminal(t)
         lock = f"{BINARY} lock -c {locks.path} --lease 10m --wait 0 tty --"
