@@ -43,10 +43,10 @@ struct lock_run {
 	struct deadline last; /* after a loss: the keeper must have ended the command */
 	int keeper;           /* its descriptor */
 	pid_t keeper_pid;     /* 0: it is gone */
-	bool was_started; /* the command; or it was tried */
-	bool has_ended;   /* the command, or nothing of it has begun */
-	int signal;       /* that came before the command ran */
-	int status;       /* exit status */
+	bool was_started;     /* the command; or it was tried */
+	bool has_ended;       /* the command, or nothing of it has begun */
+	int signal;           /* that came before the command ran */
+	int status;           /* exit status */
 };
 
 /* ---- the keeper ------------------------------------------------------------------------------ */
