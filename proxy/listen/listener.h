@@ -16,7 +16,7 @@
  * empty, or RETIRE_MAX_MS after it began (in a drain, within shutdown_timeout). Each worker waits
  * for all handshakes of the address: the kernel does not show which of its sockets they belong to.
  * If the system can't show them (no netlink), the listener is closed when no client connected for
- * BLIND_QUIET_MS. Where can't stop new connections (an old kernel, without root), there may never
+ * BLIND_QUIET_MS. If it cannot stop new connections (an old kernel, without root), there may never
  * be such a moment under load: then a client that connects when RETIRE_MAX_MS is over may be reset.
  *
  * When file descriptors run out (idle connections to servers are closed first: site/spare.h) or
