@@ -102,6 +102,32 @@ def windows_one_by_one(t):
         true(waits and max(waits) <= 13_500, f"{way}: {len(waits)} refused, for at most {max(waits, default=0)} ms")
 
 
+@test("nodes that reload one by one to a longer window keep the shorter one until the last has it, then the longer",
+      workers=[1])
+def longer_one_by_one(t):
+    redis, origin = Redis(t), t.origin()
+    sections = {(way, window): fleet_of(redis) + limit("it", f"5 per {window}", way=way) + to(origin, route="limits = it")
+                for way in ("exact", "lease") for window in ("1s", "1h")}
+    for way in ("exact", "lease"):
+        one, two = (t.sluice(sections[way, "1s"]) for _ in range(2))
+        for node in (one, two):
+            connected(node)
+        one.reload(sections[way, "1h"])
+        one.process.wait_output("reloaded")
+        clients = [t.client(node) for node in (one, two)]
+        key, answers = in_one_window(0.9, lambda key, clients=clients: [ask(c, key).status for c in clients * 5])
+        equal(answers.count(200), 5, f"{way}: within the shorter window")
+        equal(ask(clients[0], key).status, 429, f"{way}: a node with the longer window still counts them")
+        until(lambda clients=clients, key=key: ask(clients[1], key).status == 200,
+              f"{way}: a node with the shorter window does not")
+        two.reload(sections[way, "1h"])
+        two.process.wait_output("reloaded")
+        while 200 in [ask(c, key).status for c in clients]:
+            pass
+        time.sleep(1.2)  # longer than the window before
+        equal([ask(c, key).status for c in clients * 2], [429] * 4, f"{way}: all nodes count the longer window")
+
+
 @test("a reload to a longer window: requests that were under way do not shorten it", workers=[1])
 def under_way(t):
     redis, gate = Redis(t), t.event()
