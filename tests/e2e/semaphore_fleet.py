@@ -258,7 +258,7 @@ def entries(t, rabbit):
     with t.point("a wrong password, a virtual host that is not there, no slots, and queues of others are reported"):
         says(f"amqp://guest:secret@{rabbit.address}", "ACCESS_REFUSED - Login was refused", "e1")
         says(f"amqp://{rabbit.address}/nowhere", "vhost nowhere not found", "e2")
-        says(f"amqp://{rabbit.address}/empty", "sluice semaphore create legacy makes some", "e3")
+        says(f"amqp://{rabbit.address}/empty", "sluice semaphore create legacy creates some", "e3")
         other = rabbit.connect(vhost="empty")
         other.declare("legacy-1-A", exclusive=True)
         says(f"amqp://{rabbit.address}/empty", "RESOURCE_LOCKED", "e4")
