@@ -12,7 +12,7 @@ verify "split, broken: no window" found $short -DBROKEN_NO_WINDOW
 verify "split, broken: a lease from the answer" found $short -DBROKEN_LATE_LEASE
 verify "split, broken: a part whatever others have" found $short -DBROKEN_ALL_PARTS
 if [ "$quick" != quick ]; then
-	depth=4000000
+	depth=8000000
 	verify "split: 2 nodes, 1 unit, the store judges" holds -DQUOTA=1
 	verify "split, broken: an ended lease counts no more" found -DBROKEN_NO_ENDING
 	verify "split, broken: old calls are heard" found -DBROKEN_OLD_CALLS
