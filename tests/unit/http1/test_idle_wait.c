@@ -88,6 +88,7 @@ static void one_that_has_is_idle_as_any(void **state)
 	c.downstream = connected_accept(c.stage, &c.wire, "192.0.2.1");
 	stage_turn(c.stage);
 	c.downstream->client.hop->state = HOP_PROVEN;
+	c.downstream->client.hop->proven_to = c.stage->relay.site->serial;
 	connected_send(&c, NONE);
 	assert_has(connected_got(&c), "HTTP/1.1 421 ");
 	assert_int_equal(c.downstream->wait.deadline.at_ms, STAGE_START_MS + 75000);
