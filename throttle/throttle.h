@@ -269,7 +269,7 @@ void throttle_rebase(struct throttle_table *table, uint64_t now_ns);
 /* Says that the wall clock shows `wall_ns` at `now_ns`: from now on periods of calendar limits
  * begin and end by that. Call it after a step of the wall clock; until the first call, and after
  * opening or a rebase, the times passed in are the wall's. A step back forgives nothing: a caller
- * who was charged in a later period continues in that. Any thread. */
+ * that was charged in a later period stays in that period. Any thread. */
 void throttle_set_wall(struct throttle_table *table, uint64_t now_ns, uint64_t wall_ns);
 
 /* ---- verdicts -------------------------------------------------------------------------------- */

@@ -51,7 +51,7 @@ struct lock_run {
 
 /* ---- the keeper ------------------------------------------------------------------------------ */
 
-/* So long a keeper that was stopped, and goes on, may take for what it was told meanwhile. */
+/* How long a keeper that continues may take to read the orders that came while it was stopped. */
 enum { ORDER_MS = 200, ORDER_LOOK_MS = 10 };
 
 /* From the end of the grace on, so long the keeper may take to kill the command. */
