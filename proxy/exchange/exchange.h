@@ -196,7 +196,7 @@ struct exchange_owner {
 	bool (*take_failure)(struct exchange *exchange, unsigned status); /* see seek.c */
 	uint64_t wait_ends_ms; /* of SEEKING; 0: it has not waited yet, or for something else */
 	uint64_t waited_ms;    /* of queue_timeout, before it entered its queue */
-	uint64_t here_ns;      /* the turn in which it was seen to be owned here, by loop_now_ns */
+	uint64_t begun_ns;     /* the turn in which its owner was looked up, by loop_now_ns */
 	bool is_begun;         /* its owner was known once */
 	bool is_decided;       /* it is known now: not to be asked again */
 	bool lost;             /* some of it has left for a node that has failed it */

@@ -241,7 +241,7 @@ static void remember_client(struct hop *hop, struct slice client, uint64_t site)
 	hop->client.listener = hop->listener;
 }
 
-/* Does it begin with the `LISTENER PEER` of the request before, by the same site? */
+/* Does it begin with the `LISTENER PEER INSTANCE` of the request before, by the same site? */
 static bool is_known_client(const struct hop *hop, struct slice rest, uint64_t site)
 {
 	size_t len = hop->client.len;
@@ -250,7 +250,7 @@ static bool is_known_client(const struct hop *hop, struct slice rest, uint64_t s
 	       memcmp(rest.at, hop->client.text, len) == 0;
 }
 
-/* `LISTENER PEER`, which are taken off `rest`. */
+/* `LISTENER PEER INSTANCE`, which are taken off `rest`. */
 static bool take_client(struct exchange *x, struct hop *hop, struct slice *rest)
 {
 	const struct site *site = x->use->site;
@@ -263,12 +263,13 @@ static bool take_client(struct exchange *x, struct hop *hop, struct slice *rest)
 	}
 	hop->client.len = 0;
 	forwarding_clear(x->client->forwarding);
+	const char *begin = rest->at;
 	struct slice name = next_word(rest), peer = next_word(rest);
 	hop->listener = find_listener(site->conf, name);
-	if (!hop->listener || !take_peer(hop, peer))
+	if (!hop->listener || !take_peer(hop, peer) || !take_number(rest, &hop->instance) ||
+		rest->len == 0)
 		return false;
-	remember_client(
-		hop, (struct slice){name.at, (size_t)(peer.at + peer.len - name.at)}, site->serial);
+	remember_client(hop, (struct slice){begin, (size_t)(rest->at - 1 - begin)}, site->serial);
 	return true;
 }
 
@@ -280,9 +281,8 @@ static bool take_field(struct exchange *x, struct hop *hop)
 	if (http_head_count(&x->request, HTTP_FIELD_SLUICE_HOP) != 1 ||
 		!slice_equal(next_word(&value), SLICE("1")))
 		return false;
-	return take_client(x, hop, &value) && take_number(&value, &hop->instance) &&
-	       take_number(&value, &hop->mark) && take_number(&value, &hop->fence) &&
-	       value.len == 0;
+	return take_client(x, hop, &value) && take_number(&value, &hop->mark) &&
+	       take_number(&value, &hop->fence) && value.len == 0;
 }
 
 bool hop_begin(struct exchange *x)
@@ -338,7 +338,7 @@ void hop_put(struct http_out *out, const struct exchange *x)
 	http_out_slice(out, SLICE(" "));
 	http_out_slice(out, forwarded_peer_text(client->peer));
 	http_out_slice(out, SLICE(" "));
-	http_out_number(out, owners_instance(owners) >> 4); /* 19 digits at most */
+	http_out_slice(out, owners_instance(owners));
 	http_out_slice(out, SLICE(" "));
 	http_out_number(out, owner_mark(owners, &x->owner.use));
 	http_out_slice(out, SLICE(" "));

@@ -46,8 +46,8 @@ struct hop {
 	uint64_t proven_to;         /* and the site, by its serial, whose secret that was last */
 	struct forwarded_peer peer; /* of the request under way */
 	const struct conf_listener *listener; /* of its site */
-	/* `LISTENER PEER` of the request before: mostly of this one, too. Then peer and what was
-	 * composed for it (forwarding.h) stay. */
+	/* `LISTENER PEER INSTANCE` of the request before: mostly of this one, too. Then peer,
+	 * instance and what was composed for them (forwarding.h) stay. */
 	struct {
 		char text[HOP_CLIENT_BYTES];
 		uint8_t len;   /* 0: none, or too long */

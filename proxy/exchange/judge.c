@@ -54,7 +54,8 @@ static void name_request(struct exchange *x)
 		return;
 	given = http_head_find_known(
 		&x->request, site->request_id_field_id, site->request_id_field);
-	if (is_plain(given)) {
+	/* A node has judged that which it forwards, or made it. */
+	if (hop_is_proven(x->client) ? given.len > 0 : is_plain(given)) {
 		x->request_id = given;
 		return;
 	}

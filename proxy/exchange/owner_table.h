@@ -82,6 +82,7 @@ struct owners {
 	const struct owner_store *store;
 	struct upstream_states *states;
 	uint64_t instance;
+	char instance_text[20];     /* most of it, in digits */
 	uint64_t born_ns;           /* CLOCK_BOOTTIME */
 	_Atomic uint64_t has_asked; /* a bit of each worker, or of some: the store could be asked */
 	_Atomic uint64_t lease_ms;

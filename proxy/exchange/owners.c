@@ -26,6 +26,8 @@ struct owners *owners_new(const struct owner_store *store, struct upstream_state
 	pthread_mutex_init(&owners->lock, NULL);
 	if (getrandom(&owners->instance, sizeof(owners->instance), 0) != sizeof(owners->instance))
 		owners->instance = clock_wall_ns();
+	snprintf(owners->instance_text, sizeof(owners->instance_text), "%llu",
+		(unsigned long long)(owners->instance >> 4));
 	for (size_t i = 0; i < OWNER_STRIPES; i++) {
 		struct owner_stripe *stripe = &owners->stripes[i];
 		pthread_mutex_init(&stripe->lock, NULL);
@@ -115,9 +117,9 @@ bool owners_unset_self(struct owners *owners)
 	return true;
 }
 
-uint64_t owners_instance(const struct owners *owners)
+struct slice owners_instance(const struct owners *owners)
 {
-	return owners->instance;
+	return slice_of(owners->instance_text);
 }
 
 bool owners_are_none(const struct owners *owners)

@@ -29,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/slice.h"
 #include "conf/conf.h"
 #include "loop/message.h"
 #include "queue/queue.h"
@@ -93,8 +94,8 @@ bool owners_set_self(struct owners *owners, const char *name, const char *addres
 /* Other nodes do not reach this one any more. It takes nothing, and gives up what it owns. True:
  * they did; WORKER_OWNERS is to follow for what is in use. Any thread. */
 bool owners_unset_self(struct owners *owners);
-/* A number of this process, for what it sends. */
-uint64_t owners_instance(const struct owners *owners);
+/* A number of this process, for what it sends: at most 19 digits. Lives as long as the table. */
+struct slice owners_instance(const struct owners *owners);
 
 /* Is no session in memory? Any thread. */
 bool owners_are_none(const struct owners *owners);

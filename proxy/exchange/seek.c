@@ -129,7 +129,6 @@ static void begin_here(struct exchange *x)
 	const struct hop *hop = x->client->hop;
 
 	owner_follow(&x->owner.use);
-	x->owner.here_ns = worker_now_ns(x->worker);
 	if (hop && hop->fence != x->owner.use.fence)
 		hop_refuse(x, "elsewhere"); /* it was for an ownership that is over */
 	else if (hop && !owner_take_mark(owners_of(x), &x->owner.use, hop->instance, hop->mark))
@@ -153,6 +152,7 @@ static void note_wait(struct exchange *x)
 static void begin(struct exchange *x, enum owner_sight sight)
 {
 	x->owner.is_begun = sight != OWNER_PENDING;
+	x->owner.begun_ns = worker_now_ns(x->worker);
 	if (x->owner.is_begun)
 		note_wait(x);
 	switch (sight) {
@@ -352,7 +352,7 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 	if (turn_is_turned_away(x))
 		return;
 	const struct session_key key = {{x->gate.verdict.session.hi, x->gate.verdict.session.lo}};
-	x->owner.wait_ends_ms = x->owner.waited_ms = x->owner.here_ns = 0;
+	x->owner.wait_ends_ms = x->owner.waited_ms = 0;
 	x->owner.is_begun = x->owner.is_decided = x->owner.lost = x->owner.is_final = false;
 	x->owner.was_refused = false;
 	x->owner.steps = steps;
@@ -377,10 +377,10 @@ bool seek_at_turn(struct exchange *x)
 		x->owner.is_decided = false;
 		return true;
 	}
-	/* As nearly all: owned here, as it was when it came. What has come in this turn of the loop
-	 * was looked up in it, and seek_may_send looks once more. */
-	if (!x->owner.use.node && (x->owner.here_ns == worker_now_ns(x->worker) ||
-					  owner_is_valid(owners_of(x), &x->owner.use)))
+	/* As nearly all: owned as it was when it came. What has come in this turn of the loop was
+	 * looked up in it, and seek_may_send looks once more. */
+	if (x->owner.begun_ns == worker_now_ns(x->worker) ||
+		(!x->owner.use.node && owner_is_valid(owners_of(x), &x->owner.use)))
 		return true;
 	return go_on(x, owner_look(owners_of(x), &x->owner.use, belief_of(x)));
 }
