@@ -245,8 +245,10 @@ static void command_exchanges(struct worker *worker, unsigned commands)
 		return;
 	if (commands & WORKER_HAND_OVER)
 		owners_drain(owners, true);
-	if (commands & (WORKER_OWNERS | WORKER_HAND_OVER))
+	if (commands & (WORKER_OWNERS | WORKER_HAND_OVER)) {
 		owners_look_at_uses(owners, worker);
+		owner_nodes_look(owners, worker);
+	}
 }
 
 static const struct worker_part exchanges = {.command = command_exchanges,

@@ -144,7 +144,7 @@ static void hold(struct owner_session *session, const struct owner_answer *answe
 	if (session->side != OWNER_SIDE_HERE)
 		session->used_ns = session->asked_ns;
 	session->side = OWNER_SIDE_HERE;
-	session->node = NULL;
+	owner_session_set_node(session, NULL);
 	session->fence = answer->fence;
 	session->ends_ns = session->asked_ns + sure_ns(lease_ms);
 	session->renew_ns = session->asked_ns + lease_ms / 3 * CLOCK_NS_PER_MS;
@@ -153,7 +153,7 @@ static void hold(struct owner_session *session, const struct owner_answer *answe
 static void lose(struct owner_session *session)
 {
 	session->side = OWNER_SIDE_NOBODY;
-	session->node = NULL;
+	owner_session_set_node(session, NULL);
 	session->fence = 0;
 }
 
@@ -161,7 +161,7 @@ static void leave_to(struct owner_session *session, struct owner_node *node,
 	const struct owner_answer *answer, uint64_t now_ns)
 {
 	session->side = OWNER_SIDE_ELSEWHERE;
-	session->node = node;
+	owner_session_set_node(session, node);
 	session->fence = answer->fence;
 	session->used_ns = now_ns;
 	session->ends_ns = session->asked_ns + answer->left_ms * CLOCK_NS_PER_MS;
@@ -220,7 +220,7 @@ void owners_answer(struct owners *owners, struct worker *worker, struct owner_se
 	struct owner_stripe *stripe = owner_stripe_of(owners, session->key);
 	bool waits = verb == OWNER_TAKE && answer->node && is_predecessor(owners, answer->node);
 	struct owner_node *node =
-		answer->node && !waits ? owner_node_of(owners, answer->node) : NULL;
+		answer->node && !waits ? owner_node_get(owners, answer->node) : NULL;
 
 	pthread_mutex_lock(&stripe->lock);
 	uint64_t fence = session->fence;
@@ -237,6 +237,7 @@ void owners_answer(struct owners *owners, struct worker *worker, struct owner_se
 	bool is_other = side != OWNER_SIDE_NOBODY && session->users > 0 &&
 			(session->fence != fence || session->node != before);
 	pthread_mutex_unlock(&stripe->lock);
+	owner_node_drop(node);
 	if (is_other)
 		node_command_workers(worker->node, WORKER_OWNERS);
 }

@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "exchange/owner_table.h"
+#include "exchange/owner_use.h"
 #include "upstream/server_connection.h"
 #include "upstream/upstream.h"
+#include "worker/worker.h"
 
 enum {
-	NODES_MOST = 4096,     /* instances, over the life of the process */
+	NODES_MOST = 4096,     /* instances, those that leave included */
 	IN_FLIGHT_MOST = 1024, /* requests at a node, each with a connection */
 	IDLE_MOST = 64,        /* connections that a worker keeps */
 	CONNECT_MS = 1000,
@@ -84,7 +86,7 @@ static struct owner_node *make(struct owners *owners, const char *text)
 	return node;
 }
 
-struct owner_node *owner_node_of(struct owners *owners, const char *text)
+struct owner_node *owner_node_get(struct owners *owners, const char *text)
 {
 	struct owner_node *node;
 
@@ -93,24 +95,170 @@ struct owner_node *owner_node_of(struct owners *owners, const char *text)
 		;
 	if (!node && owners->node_count < NODES_MOST)
 		node = make(owners, text);
+	if (node)
+		owner_node_hold(node);
 	pthread_mutex_unlock(&owners->lock);
 	return node;
 }
 
-void owner_nodes_free(struct owners *owners)
+void owner_node_hold(struct owner_node *node)
 {
-	while (owners->nodes) {
-		struct owner_node *node = owners->nodes;
-		owners->nodes = node->next;
+	/* relaxed: by one that holds it, or with owners->lock */
+	atomic_fetch_add_explicit(&node->holders, 1, memory_order_relaxed);
+}
+
+void owner_node_drop(struct owner_node *node)
+{
+	if (node)
+		/* relaxed: a number alone; what workers have to do with it they say by
+		 * owner_nodes_look */
+		atomic_fetch_sub_explicit(&node->holders, 1, memory_order_relaxed);
+}
+
+static void free_all(struct owner_node *node)
+{
+	while (node) {
+		struct owner_node *next = node->next;
 		upstream_free(node->upstream);
 		free(node);
+		node = next;
 	}
+}
+
+void owner_nodes_free(struct owners *owners)
+{
+	free_all(owners->nodes);
+	free_all(owners->leaving.first);
+}
+
+/* ---- leaving ----------------------------------------------------------------------------------
+ */
+
+/* With the lock: unused for long enough? */
+static bool is_unused(struct owner_node *node, uint64_t now_ns)
+{
+	if (atomic_load_explicit(&node->holders, memory_order_relaxed) > 0)
+		node->unused_ns = 0;
+	else if (node->unused_ns == 0)
+		node->unused_ns = now_ns;
+	return node->unused_ns != 0 &&
+	       now_ns >= node->unused_ns + OWNER_NODE_UNUSED_MS * CLOCK_NS_PER_MS;
+}
+
+/* With the lock. */
+static void take_out_unused(struct owners *owners, uint64_t now_ns)
+{
+	struct owner_node **at = &owners->nodes, *node;
+
+	while ((node = *at) != NULL) {
+		if (!is_unused(node, now_ns)) {
+			at = &node->next;
+			continue;
+		}
+		*at = node->next;
+		node->is_leaving = true;
+		node->next = owners->leaving.first;
+		owners->leaving.first = node;
+	}
+	if (owners->leaving.first) {
+		owners->leaving.number++;
+		owners->leaving.confirmed = 0;
+	}
+}
+
+/* With the lock: another process at the same address has its state, and connections. */
+static bool shares_state(const struct owners *owners, const struct owner_node *node)
+{
+	const struct owner_node *other = owners->nodes;
+
+	while (other && other->upstream->state != node->upstream->state)
+		other = other->next;
+	return other != NULL;
+}
+
+/* With the lock: what waited at its run queue may have moved to another node in its turn. */
+static bool is_in_queue(const struct owner_node *node)
+{
+	struct run_queue_counts counts;
+
+	run_queue_count(node->upstream->state->run_queue, &counts);
+	return counts.in_flight > 0 || counts.waiting > 0;
+}
+
+/* With the lock: no worker has to do with them. */
+static void free_leaving(struct owners *owners)
+{
+	struct owner_node **at = &owners->leaving.first, *node;
+
+	while ((node = *at) != NULL) {
+		if (is_in_queue(node) && !shares_state(owners, node)) {
+			at = &node->next;
+			continue;
+		}
+		*at = node->next;
+		node->next = NULL;
+		free_all(node);
+		owners->node_count--;
+	}
+}
+
+void owner_nodes_sweep(struct owners *owners, struct worker *worker, uint64_t now_ns)
+{
+	if (now_ns < owners->leaving.looked_ns + CLOCK_NS_PER_S)
+		return;
+	owners->leaving.looked_ns = now_ns;
+	pthread_mutex_lock(&owners->lock);
+	if (!owners->leaving.first)
+		take_out_unused(owners, now_ns);
+	else if (owners->leaving.confirmed == worker->node->worker_count)
+		free_leaving(owners);
+	bool asks = owners->leaving.first && owners->leaving.confirmed < worker->node->worker_count;
+	pthread_mutex_unlock(&owners->lock);
+	if (asks)
+		node_command_workers(worker->node, WORKER_OWNERS);
+}
+
+static bool is_leaving(const struct owner_node *node)
+{
+	return node && node->is_leaving;
+}
+
+static bool has_leaving(const struct worker *worker)
+{
+	for (const struct owner_use *use = worker->fleet.uses; use; use = use->next) {
+		if (is_leaving(use->node) || is_leaving(use->seen.node))
+			return true;
+	}
+	return false;
+}
+
+void owner_nodes_look(struct owners *owners, struct worker *worker)
+{
+	pthread_mutex_lock(&owners->lock);
+	struct owner_node *node = owners->leaving.first;
+	bool confirms =
+		node && worker->fleet.confirmed != owners->leaving.number && !has_leaving(worker);
+	for (; confirms && node; node = node->next) {
+		if (!shares_state(owners, node))
+			server_close_idle(node->upstream->servers[0].state, worker);
+	}
+	if (confirms) {
+		worker->fleet.confirmed = owners->leaving.number;
+		owners->leaving.confirmed++;
+	}
+	pthread_mutex_unlock(&owners->lock);
+}
+
+static void close_idle(struct owner_node *node, struct worker *worker)
+{
+	for (; node; node = node->next)
+		server_close_idle(node->upstream->servers[0].state, worker);
 }
 
 void owners_close_idle(struct owners *owners, struct worker *worker)
 {
 	pthread_mutex_lock(&owners->lock);
-	for (struct owner_node *node = owners->nodes; node; node = node->next)
-		server_close_idle(node->upstream->servers[0].state, worker);
+	close_idle(owners->nodes, worker);
+	close_idle(owners->leaving.first, worker);
 	pthread_mutex_unlock(&owners->lock);
 }

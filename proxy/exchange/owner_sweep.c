@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "exchange/owner_ask.h"
 #include "exchange/owner_line.h"
+#include "exchange/owner_nodes.h"
 #include "exchange/owner_table.h"
 #include "worker/worker.h"
 
@@ -245,6 +246,7 @@ uint64_t owners_sweep(struct owners *owners, struct worker *worker)
 	uint64_t now_ns = clock_boot_ns();
 	bool has_more = yield_some(owners, worker);
 
+	owner_nodes_sweep(owners, worker, now_ns);
 	/* relaxed: a number alone */
 	if (atomic_load_explicit(&owners->count, memory_order_relaxed) == 0)
 		return 0;

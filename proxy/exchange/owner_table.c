@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exchange/owner_nodes.h"
 #include "exchange/owner_use.h"
 
 struct owner_stripe *owner_stripe_of(struct owners *owners, struct session_key key)
@@ -96,8 +97,17 @@ struct owner_session *owner_session_add(struct owners *owners, struct owner_stri
 	return session;
 }
 
+void owner_session_set_node(struct owner_session *session, struct owner_node *node)
+{
+	if (node)
+		owner_node_hold(node);
+	owner_node_drop(session->node);
+	session->node = node;
+}
+
 void owner_session_free(struct owner_session *session)
 {
+	owner_node_drop(session->node);
 	free(session->marks);
 	free(session);
 }

@@ -35,7 +35,7 @@ struct owner_session {
 	enum owner_side side;
 	uint32_t users;
 	uint64_t fence;
-	struct owner_node *node; /* ELSEWHERE */
+	struct owner_node *node; /* ELSEWHERE; held */
 	uint64_t idle_ns;        /* owner_idle */
 	/* All by CLOCK_BOOTTIME: */
 	uint64_t lease_ms; /* that was asked for */
@@ -98,7 +98,13 @@ struct owners {
 	pthread_mutex_t lock;         /* of what follows */
 	struct owner_self *selves;
 	struct owner_node *nodes;
-	size_t node_count;
+	size_t node_count; /* with those that leave */
+	struct {
+		struct owner_node *first;
+		uint64_t number;    /* of those that leave together */
+		size_t confirmed;   /* workers that have nothing to do with these */
+		uint64_t looked_ns; /* of the sweeping worker alone */
+	} leaving;
 	struct owner_stripe stripes[OWNER_STRIPES];
 };
 
@@ -127,6 +133,8 @@ void owner_session_make_due(struct owner_stripe *stripe, struct owner_session *s
 /* Out of its tick's list, or of those that are due. */
 void owner_session_unschedule(struct owner_session *session);
 void owner_session_free(struct owner_session *session);
+/* Its owner is this other node, which it holds from now on; NULL: none. */
+void owner_session_set_node(struct owner_session *session, struct owner_node *node);
 /* Removes and frees one that nobody uses, is in no tick's list and of which nothing is asked. */
 void owner_session_forget(
 	struct owners *owners, struct owner_stripe *stripe, struct owner_session *session);

@@ -60,7 +60,7 @@ enum owner_begun owner_begin(struct owners *owners, struct worker *worker, struc
 	use->session = session;
 	use->worker = worker;
 	use->wait = NULL;
-	use->node = NULL;
+	use->node = use->seen.node = NULL;
 	use->fence = 0;
 	enlist(use);
 	return OWNER_BEGUN;
@@ -99,7 +99,7 @@ void owner_share(struct owners *owners, struct owner_use *to, const struct owner
 	pthread_mutex_unlock(&stripe->lock);
 	to->session = from->session;
 	to->worker = from->worker;
-	to->node = NULL;
+	to->node = to->seen.node = NULL;
 	to->fence = from->fence;
 	to->wait = NULL;
 	enlist(to);
@@ -109,7 +109,7 @@ void owner_move(struct owner_use *to, struct owner_use *from)
 {
 	to->session = from->session;
 	to->worker = from->worker;
-	to->node = from->node;
+	to->node = to->seen.node = from->node;
 	to->fence = from->fence;
 	to->wait = NULL;
 	if (!to->session)

@@ -98,6 +98,7 @@ struct worker_fleet {
 	struct fleet_worker *own;         /* NULL: none */
 	struct loop_stage stage;          /* which must outlive it */
 	struct owner_use *uses;           /* of sessions: exchange/owners.h */
+	uint64_t confirmed;               /* of nodes that leave: exchange/owner_nodes.h */
 	const struct conf_secret *secret; /* of the site in force; other nodes have it, too */
 };
 
