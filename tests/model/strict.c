@@ -52,6 +52,7 @@ struct entry {
 
 struct list {
 	uint64_t since_ms, forgot_ms, young_ms; /* since_ms 0: there is none */
+	bool is_noticed;                        /* a node has come that knew the one before */
 	struct entry all[ENTRIES_MOST];
 	unsigned count;
 };
@@ -177,7 +178,9 @@ static void list_hear(struct world *world, struct call *call)
 
 	if (call->number <= own->number)
 		return;
-	if (call->known_ms != 0 && call->known_ms != list->since_ms)
+	bool knew_another = call->known_ms != 0 && call->known_ms != list->since_ms;
+	list->is_noticed |= knew_another;
+	if (knew_another)
 		list->forgot_ms =
 			world->without == MEMORY ? 0 : world->now_ms + world->times.kept_ms;
 	else if (world->without == ECHO)
@@ -374,8 +377,23 @@ static void find(struct world *world, struct node *node)
 	node->changes_ms = world->now_ms + 1000 + random_below(&world->random, 20000);
 }
 
+/* The rule holds as long as the first node that comes back after a loss knew the list
+ * (fleet/strict.h): all know one by then, and none is killed until one has come. */
+static void put_off(struct world *world)
+{
+	bool is_unnoticed = world->forgot_ms != 0 && !world->list.is_noticed;
+
+	for (unsigned i = 0; i < world->nodes; i++) {
+		if (world->now_ms == world->forgets_ms && world->all[i].since_ms == 0)
+			world->forgets_ms++;
+	}
+	if (world->now_ms == world->kills_ms && is_unnoticed)
+		world->kills_ms++;
+}
+
 static void change_all(struct world *world)
 {
+	put_off(world);
 	for (unsigned i = 0; i < world->nodes; i++) {
 		struct node *node = &world->all[i];
 		bool is_lost = world->now_ms == world->forgets_ms;
