@@ -68,18 +68,33 @@ static bool order(struct lock_run *run, enum keeper_order_kind kind, uint64_t nu
 	       (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-/* It may have been stopped alone. One that does not go on ends with its command. */
-static void order_end(struct lock_run *run)
+/* It may have been stopped alone. */
+static void wake_keeper(const struct lock_run *run)
+{
+	if (run->keeper_pid > 0)
+		kill(run->keeper_pid, SIGCONT);
+}
+
+/* An order that must arrive. False: the keeper does not continue. */
+static bool wake_and_order(struct lock_run *run, enum keeper_order_kind kind, uint64_t number)
 {
 	struct pollfd room = {.fd = run->keeper, .events = POLLOUT};
 
-	kill(run->keeper_pid, SIGCONT);
+	wake_keeper(run);
 	for (int waited_ms = 0; waited_ms < ORDER_MS; waited_ms += ORDER_LOOK_MS) {
-		if (order(run, KEEPER_END, run->grace_ms))
-			return;
+		if (order(run, kind, number))
+			return true;
 		poll(&room, 1, ORDER_LOOK_MS);
 	}
-	kill(run->keeper_pid, SIGKILL); /* its end is read, and then its descendants are killed */
+	return false;
+}
+
+/* One that does not continue ends with its command. */
+static void order_end(struct lock_run *run)
+{
+	if (!wake_and_order(run, KEEPER_END, run->grace_ms))
+		kill(run->keeper_pid, SIGKILL); /* its end is read, and then its descendants are
+						   killed */
 }
 
 /* It has ended, or nothing of it has begun. */
@@ -117,6 +132,32 @@ static void take_report(struct lock_run *run, const struct keeper_report *report
 	}
 }
 
+/* Before the command is begun, this signal ends the wait for the lock. */
+static void give_up(struct lock_run *run, int number)
+{
+	run->signal = number;
+	run->status = LOCK_EXIT_SIGNAL + number;
+	lock_hold_give_up(&run->hold);
+}
+
+static void note_keeper_killed(struct lock_run *run)
+{
+	fputs("sluice lock: the process that keeps the command was killed\n", stderr);
+	descendants_kill(); /* also those that left the command's process group */
+	run->keeper_pid = 0;
+	if (run->was_started)
+		note_end(run, LOCK_EXIT_SIGNAL + SIGKILL);
+	else
+		give_up(run, SIGKILL);
+}
+
+/* Is there more to read in spite of it? Of a keeper that ends before it has read all orders, the
+ * socket first reports ECONNRESET, and then what the keeper has sent. */
+static bool is_passing(int error)
+{
+	return error == EAGAIN || error == EINTR || error == ECONNRESET;
+}
+
 static void on_report(evutil_socket_t fd, short what, void *arg)
 {
 	struct lock_run *run = arg;
@@ -126,14 +167,10 @@ static void on_report(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (size == sizeof(report)) {
 		take_report(run, &report);
-	} else if (size >= 0 || (errno != EAGAIN && errno != EINTR)) {
+	} else if (size >= 0 || !is_passing(errno)) {
 		event_del(run->reports);
-		if (run->has_ended)
-			return;
-		fputs("sluice lock: the process that keeps the command was killed\n", stderr);
-		descendants_kill(); /* also those that left the command's process group */
-		run->keeper_pid = 0;
-		note_end(run, LOCK_EXIT_SIGNAL + SIGKILL);
+		if (!run->has_ended)
+			note_keeper_killed(run);
 	}
 }
 
@@ -221,13 +258,10 @@ static void on_signal(int number, void *context)
 {
 	struct lock_run *run = context;
 
-	if (run->was_started) {
-		order(run, KEEPER_SIGNAL, (uint64_t)number);
-		return;
-	}
-	run->signal = number;
-	run->status = LOCK_EXIT_SIGNAL + number;
-	lock_hold_give_up(&run->hold);
+	if (run->was_started)
+		wake_and_order(run, KEEPER_SIGNAL, (uint64_t)number);
+	else
+		give_up(run, number);
 }
 
 /* ---- its life -------------------------------------------------------------------------------- */
@@ -281,7 +315,7 @@ static void leave_keeper(struct lock_run *run)
 	close(run->keeper);
 	if (run->keeper_pid == 0)
 		return;
-	kill(run->keeper_pid, SIGCONT);
+	wake_keeper(run);
 	waitpid(run->keeper_pid, NULL, 0);
 }
 
