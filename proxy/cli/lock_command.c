@@ -253,6 +253,14 @@ static void on_store_changed(struct lock_store *store)
 	lock_hold_look(&CONTAINER_OF(store, struct lock_run, store)->hold);
 }
 
+/* By nohup, for example: signals are read here, so that this has no effect by itself. */
+static bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 /* Passed on to the command; before there is one, it ends the wait for the lock. */
 static void on_signal(int number, void *context)
 {
@@ -260,7 +268,7 @@ static void on_signal(int number, void *context)
 
 	if (run->was_started)
 		wake_and_order(run, KEEPER_SIGNAL, (uint64_t)number);
-	else
+	else if (!is_ignored(number))
 		give_up(run, number);
 }
 
@@ -327,6 +335,7 @@ static int run_lock(struct lock_run *run)
 
 	if (!conf)
 		return status;
+	signal(SIGCHLD, SIG_DFL); /* if ignored, the ends of children would not be reported */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) == 0)
 		run->keeper = keeper_start(run->command, &run->keeper_pid);
 	if (run->keeper < 0) {

@@ -370,6 +370,10 @@ def command(t):
         until_dead(int(pid))
         os.kill(int(keeper), signal.SIGCONT)
         equal(child.wait(), 6, child.output())
+    with t.point("its end is seen where the caller ignores the ends of its children"):
+        child = Process(["sh", "-c", f"trap '' CHLD; exec {BINARY} lock -c {locks.path} c -- sh -c 'exit 7'"], "ignoring")
+        t.defer(child.kill)
+        equal(child.wait(), 7, child.output())
     with t.point("nor one that was stopped before there was a command: the wait ends in time, and by a signal"):
         holder = begun(locks.shell("c", FOREVER, *HELD_LONG))
         until(lambda: redis.callers() == 1, "the store knows the holder alone")
@@ -433,6 +437,12 @@ def command(t):
         until(lambda: redis.callers() == 2, "the second has asked, and so waits")
         child.signal(signal.SIGTERM)
         equal(child.wait(), 128 + signal.SIGTERM, child.output())
+        until(lambda: redis.callers() == 1, "its connection has ended")
+        child = Process(["sh", "-c", f"trap '' HUP; exec {BINARY} lock -c {locks.path} --wait 1s c -- true"], "nohup")
+        t.defer(child.kill)
+        until(lambda: redis.callers() == 2, "it has asked, and so waits")
+        child.signal(signal.SIGHUP)
+        equal(child.wait(), 75, "unless it was ignored at the start: " + child.output())
         first.signal(signal.SIGTERM)
         first.wait()
 
