@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
 #include "exchange/exchange.h"
@@ -273,7 +274,7 @@ static bool take_client(struct exchange *x, struct hop *hop, struct slice *rest)
 	return true;
 }
 
-/* `1 LISTENER PEER INSTANCE MARK FENCE` */
+/* `1 LISTENER PEER INSTANCE MARK FENCE [WAITED]` */
 static bool take_field(struct exchange *x, struct hop *hop)
 {
 	struct slice value = http_head_find(&x->request, HTTP_FIELD_SLUICE_HOP);
@@ -281,8 +282,11 @@ static bool take_field(struct exchange *x, struct hop *hop)
 	if (http_head_count(&x->request, HTTP_FIELD_SLUICE_HOP) != 1 ||
 		!slice_equal(next_word(&value), SLICE("1")))
 		return false;
-	return take_client(x, hop, &value) && take_number(&value, &hop->mark) &&
-	       take_number(&value, &hop->fence) && value.len == 0;
+	if (!take_client(x, hop, &value) || !take_number(&value, &hop->mark) ||
+		!take_number(&value, &hop->fence))
+		return false;
+	hop->waited_ms = 0;
+	return (value.len == 0 || take_number(&value, &hop->waited_ms)) && value.len == 0;
 }
 
 bool hop_begin(struct exchange *x)
@@ -328,10 +332,19 @@ void hop_refuse(struct exchange *x, const char *why)
 
 /* ---- the other side -------------------------------------------------------------------------- */
 
+/* The part of its queue_timeout that has passed. */
+static uint64_t waited_ms_of(const struct exchange *x)
+{
+	uint64_t since_ns = x->turn.ticket.entered_ns, now_ns = worker_now_ns(x->worker);
+
+	return x->owner.waited_ms + (now_ns > since_ns ? (now_ns - since_ns) / CLOCK_NS_PER_MS : 0);
+}
+
 void hop_put(struct http_out *out, const struct exchange *x)
 {
 	struct owners *owners = x->worker->node->owners;
 	const struct client *client = x->client;
+	uint64_t waited_ms = waited_ms_of(x);
 
 	http_out_slice(out, SLICE("Sluice-Hop: 1 "));
 	http_out_slice(out, slice_of(client->listener->conf->name));
@@ -343,5 +356,9 @@ void hop_put(struct http_out *out, const struct exchange *x)
 	http_out_number(out, owner_mark(owners, &x->owner.use));
 	http_out_slice(out, SLICE(" "));
 	http_out_number(out, x->owner.use.fence);
+	if (waited_ms > 0) {
+		http_out_slice(out, SLICE(" "));
+		http_out_number(out, waited_ms);
+	}
 	http_out_slice(out, SLICE("\r\n"));
 }

@@ -2,14 +2,16 @@
  * Requests from other nodes of the fleet, of sessions that this one owns, at the internal listener
  * ([fleet] bind).
  *
- *   connection --hello, proof--> proven --request, Sluice-Hop: 1 LISTENER PEER INSTANCE MARK
- * FENCE-->
+ *   connection --hello, proof--> proven --request, with its field-->
+ *
+ *   Sluice-Hop: 1 LISTENER PEER INSTANCE MARK FENCE [WAITED]
  *
  * A connection that has not proven that it has the secret gets nothing but the greeting
  * (upstream/greeting.h is the other side), nor does one that has proven it by a secret that a
  * reload has replaced. A request goes on as if its client had connected to the
  * listener of that name here, from the address PEER. FENCE names the ownership that it is for:
- * under another one it could come behind what has gone since. It is never forwarded to a third
+ * under another one it could come behind what has gone since. WAITED is the part of queue_timeout
+ * that has passed at the other node, in milliseconds. It is never forwarded to a third
  * node: one that is not served here is answered 421 with a Sluice-Hop field that says why, and has
  * gone nowhere.
  */
@@ -54,7 +56,7 @@ struct hop {
 		uint64_t site; /* serial */
 		const struct conf_listener *listener;
 	} client;
-	uint64_t instance, mark, fence;
+	uint64_t instance, mark, fence, waited_ms;
 	char field[HOP_PROOF_BYTES + 128]; /* of an answer of our own; "": none */
 };
 

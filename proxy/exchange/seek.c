@@ -45,12 +45,24 @@ uint64_t seek_queue_timeout_ms(const struct exchange *x)
 	return x->owner.waited_ms < timeout_ms ? timeout_ms - x->owner.waited_ms : 0;
 }
 
+/* What it has waited at the node that forwards it is part of the same wait. */
+static uint64_t waited_before_ms(const struct exchange *x)
+{
+	uint64_t timeout_ms = x->route->sessions.queue_timeout_ms;
+
+	if (!hop_is_from_node(x->client))
+		return 0;
+	return x->client->hop->waited_ms < timeout_ms ? x->client->hop->waited_ms : timeout_ms;
+}
+
 /* It waits no longer than it would for its turn, which is part of the same wait, as is that at a
  * node which says that it is not the owner. What a node has failed may have been served there. */
 static uint64_t wait_ends_ms(const struct exchange *x, uint64_t now_ms)
 {
-	if (!x->owner.is_begun || x->owner.lost)
+	if (x->owner.lost)
 		return now_ms + x->route->sessions.queue_timeout_ms;
+	if (!x->owner.is_begun)
+		return now_ms + x->route->sessions.queue_timeout_ms - x->owner.waited_ms;
 	return x->turn.ticket.entered_ns / CLOCK_NS_PER_MS + seek_queue_timeout_ms(x);
 }
 
@@ -352,7 +364,8 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 	if (turn_is_turned_away(x))
 		return;
 	const struct session_key key = {{x->gate.verdict.session.hi, x->gate.verdict.session.lo}};
-	x->owner.wait_ends_ms = x->owner.waited_ms = 0;
+	x->owner.wait_ends_ms = 0;
+	x->owner.waited_ms = waited_before_ms(x);
 	x->owner.is_begun = x->owner.is_decided = x->owner.lost = x->owner.is_final = false;
 	x->owner.was_refused = false;
 	x->owner.steps = steps;

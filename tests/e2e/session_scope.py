@@ -388,7 +388,7 @@ def hops(t):
     equal(node.response().get("Sluice-Hop"), "elsewhere", "it does not become an owner by that")
     equal([x.request.get("X-Real-IP") for x in fleet.origin.requests[1:]], ["192.0.2.7"] * 14, "its client's address")
     for field in ("1 main", "1 none 192.0.2.7 7 9 9", "1 main x 7 9 9", "2 main 192.0.2.7 7 9 9",
-                  "1 main 192.0.2.7 7 9 9 9", "1 main 192.0.2.7 7 9 -9"):
+                  "1 main 192.0.2.7 7 9 9 9 9", "1 main 192.0.2.7 7 9 -9"):
         node = Asker(fleet.nodes[0].internal, SECRET)
         answer = node.ask("/", fields=[("X-Client", "ann"), ("Sluice-Hop", field)])
         equal((answer.status, answer.get("Sluice-Hop")), (421, "unknown"), field)

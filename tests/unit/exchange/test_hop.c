@@ -4,7 +4,7 @@
  */
 #include "exchange/hop.h"
 
-#include "fakes/stage.h"
+#include "fakes/flight.h"
 #include "tests/unit/random.h"
 
 #define A         "00112233445566778899aabbccddeeff"
@@ -281,6 +281,27 @@ static void its_client_is_that_of_the_other_node(void **state)
 	end(stage);
 }
 
+/* Each request has its own: the next one on the connection may not have waited. */
+static void its_wait_at_the_other_node_is_known(void **state)
+{
+	struct stage *stage = begin();
+
+	(void)state;
+	prove(stage);
+	for (unsigned i = 0; i < 4; i++) {
+		struct exchange *x =
+			stage_ask(stage, i % 2 == 0 ? "GET /a HTTP/1.1\r\nHost: h\r\n"
+						      "Sluice-Hop: 1 l 192.0.2.7 7 9 9 1234\r\n\r\n"
+						    : "GET /a HTTP/1.1\r\nHost: h\r\n"
+						      "Sluice-Hop: 1 l 192.0.2.7 7 9 9\r\n\r\n");
+		assert_int_equal(x->state, EXCHANGE_FORWARDING);
+		assert_int_equal(stage->client.client.hop->waited_ms, i % 2 == 0 ? 1234 : 0);
+		flight_answer(stage, x, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+		stage_forget(stage);
+	}
+	end(stage);
+}
+
 static void what_it_does_not_understand_is_nowhere_sent(void **state)
 {
 	static const char *const fields[] = {
@@ -290,7 +311,8 @@ static void what_it_does_not_understand_is_nowhere_sent(void **state)
 		"Sluice-Hop: 1 l\r\n",
 		"Sluice-Hop: 1 l 192.0.2.7 7 9\r\n",
 		"Sluice-Hop: 1 l 192.0.2.7 7 9 \r\n",
-		"Sluice-Hop: 1 l 192.0.2.7 7 9 9 9\r\n",
+		"Sluice-Hop: 1 l 192.0.2.7 7 9 9 9 9\r\n",
+		"Sluice-Hop: 1 l 192.0.2.7 7 9 9 -9\r\n",
 		"Sluice-Hop: 1 l 192.0.2.7 7 9 -9\r\n",
 		"Sluice-Hop: 1 l 192.0.2.7 7 9 12345678901234567890\r\n",
 		"Sluice-Hop: 1 l 192.0.2 7 9 9\r\n",
@@ -329,6 +351,7 @@ int main(void)
 		cmocka_unit_test(many_of_them_do_not_fill_the_log),
 		cmocka_unit_test(random_connections),
 		cmocka_unit_test(its_client_is_that_of_the_other_node),
+		cmocka_unit_test(its_wait_at_the_other_node_is_known),
 		cmocka_unit_test(what_it_does_not_understand_is_nowhere_sent),
 	};
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/hop_proof.h"
+#include "exchange/hop.h"
 #include "exchange/judge.h"
 #include "exchange/owner_table.h"
 #include "exchange/owners.h"
@@ -287,6 +288,40 @@ static void it_waits_no_longer_than_for_its_turn(void **state)
 	end(stage);
 }
 
+static struct hop *from_node(struct stage *stage, uint64_t waited_ms)
+{
+	struct hop *hop = calloc(1, sizeof(*hop));
+
+	assert_non_null(hop);
+	hop->waited_ms = waited_ms;
+	hop->fence = 5;
+	hop->instance = 1;
+	stage->client.client.hop = hop;
+	return hop;
+}
+
+/* What it has waited at the node that forwards it, for its turn there, and here. */
+static void a_wait_at_another_node_counts(void **state)
+{
+	static const uint64_t waited[] = {0, 12000, 30000, UINT64_MAX};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(waited) / sizeof(waited[0]); i++) {
+		uint64_t counts_ms = waited[i] < 30000 ? waited[i] : 30000;
+		struct stage *stage = begin(&forwards);
+		stage_ask(stage, GET);
+		held(stage, 5);
+		stage_at(stage, 11000); /* the lease is over: the store is asked */
+		from_node(stage, waited[i]);
+		struct exchange *x = stage_ask(stage, GET);
+		assert_int_equal(x->state, EXCHANGE_SEEKING);
+		assert_int_equal(
+			x->turn.deadline.at_ms, STAGE_START_MS + 11000 + 30000 - counts_ms);
+		assert_int_equal(x->owner.waited_ms, counts_ms);
+		end(stage);
+	}
+}
+
 /* The other node was asked, which has waited, too, and is not the owner: all of that is one wait.
  */
 static void it_waits_once_for_both_nodes(void **state)
@@ -412,6 +447,7 @@ int main(void)
 		cmocka_unit_test(or_refused),
 		cmocka_unit_test(without_a_store_it_is_answered),
 		cmocka_unit_test(it_waits_no_longer_than_for_its_turn),
+		cmocka_unit_test(a_wait_at_another_node_counts),
 		cmocka_unit_test(it_waits_once_for_both_nodes),
 		cmocka_unit_test(one_that_was_refused_has_gone_nowhere),
 		cmocka_unit_test(one_that_was_refused_is_judged_at_its_turn),
