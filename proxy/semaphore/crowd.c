@@ -117,6 +117,10 @@ enum broker_result crowd_wait(struct crowd *crowd, struct holder *holder, bool w
 	holder->messages++;
 	enum broker_result result = waits ? broker->calls->declare(broker, queue, BROKER_EXCLUSIVE)
 					  : broker->calls->remove(broker, queue);
+	/* As long as it is there, the others give slots back; only the end of the connection
+	 * deletes what may not be deleted. */
+	if (!waits && result == BROKER_REFUSED)
+		return BROKER_LOST;
 	crowd->waits = waits && result == BROKER_DONE;
 	return result == BROKER_LOST ? BROKER_LOST : BROKER_DONE;
 }

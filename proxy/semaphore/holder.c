@@ -67,8 +67,9 @@ static enum broker_result give_one(struct holder *holder, uint32_t number)
 	slots_set_remove(&holder->removed, number);
 	holder->messages++;
 	enum broker_result result = broker->calls->remove(broker, queue);
-	/* One that is gone, or another's by now, is not ours. */
-	return result == BROKER_LOST ? BROKER_LOST : BROKER_DONE;
+	/* One that is gone, or another's by now, is not ours. One that may not be deleted (a
+	 * permission was revoked) stays ours until the connection ends. */
+	return result == BROKER_LOST || result == BROKER_REFUSED ? BROKER_LOST : BROKER_DONE;
 }
 
 enum broker_result holder_give(struct holder *holder, uint32_t count)
@@ -263,6 +264,14 @@ static enum broker_result check_turn(struct holder *holder)
 	slots_name_queue(&holder->slots, holder->turn, SLOTS_B, queue);
 	holder->messages++;
 	enum broker_result result = broker->calls->declare(broker, queue, BROKER_EXCLUSIVE);
+	/* It may be ours and not be declared any more, as a permission was revoked: whether it is
+	 * there, the broker says without one. */
+	if (result == BROKER_REFUSED) {
+		holder->messages++;
+		result = broker->calls->look(broker, queue);
+		if (result == BROKER_REFUSED)
+			return BROKER_DONE;
+	}
 	if (result == BROKER_DONE || result == BROKER_LOST)
 		return result;
 	slots_set_remove(&holder->held, holder->turn);

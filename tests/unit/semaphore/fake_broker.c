@@ -91,6 +91,8 @@ static enum broker_result fake_declare(
 	if (!begin(connection, &ends))
 		return end(connection, ends, BROKER_LOST, "");
 	connection->server->declares++;
+	if (connection->may_not_configure)
+		return end(connection, ends, BROKER_REFUSED, "ACCESS_REFUSED");
 	const struct fake_queue *queue = find(connection->server, name);
 	if (!queue) {
 		fake_put(connection->server, name, !exclusive,
@@ -127,6 +129,8 @@ static enum broker_result fake_remove(struct broker *broker, const char *name)
 	if (!begin(connection, &ends))
 		return end(connection, ends, BROKER_LOST, "");
 	connection->server->removes++;
+	if (connection->may_not_configure)
+		return end(connection, ends, BROKER_REFUSED, "ACCESS_REFUSED");
 	const struct fake_queue *queue = find(connection->server, name);
 	if (queue && queue->owner != FAKE_NOBODY && queue->owner != connection->id)
 		return end(connection, ends, BROKER_LOCKED, "RESOURCE_LOCKED");

@@ -31,8 +31,9 @@ struct fake_broker {
 	struct fake_server *server;
 	unsigned id; /* from 1 on */
 	bool is_lost;
-	unsigned calls_left; /* the connection is lost at the end of so many calls; 0: never */
-	bool loses_request;  /* and the last of them does not reach the server */
+	unsigned calls_left;    /* the connection is lost at the end of so many calls; 0: never */
+	bool loses_request;     /* and the last of them does not reach the server */
+	bool may_not_configure; /* declarations and deletions are refused */
 };
 
 void fake_connect(struct fake_broker *connection, struct fake_server *server, unsigned id);

@@ -252,6 +252,41 @@ static void a_durable_b_is_held_by_nobody_we_know(void **state)
 	assert_true(slots_set_has(&site->holder.held, 2));
 }
 
+/* ---- a permission is revoked ------------------------------------------------------------------
+ */
+
+/* What is ours at the broker stays ours: it would be nobody's to use until the connection ends. */
+static void a_slot_is_kept_that_may_not_be_declared_any_more(void **state)
+{
+	struct site *site = begin(3);
+
+	(void)state;
+	assert_int_equal(holder_take(&site->holder, 2), BROKER_DONE);
+	site->connection.may_not_configure = true;
+	for (unsigned turn = 0; turn < 4; turn++)
+		assert_int_equal(holder_check(&site->holder), BROKER_DONE);
+	assert_int_equal(holder_usable(&site->holder), 2);
+	take(site, 'B', 1);
+	for (unsigned turn = 0; turn < 4; turn++)
+		assert_int_equal(holder_check(&site->holder), BROKER_DONE);
+	assert_int_equal(holder_usable(&site->holder), 1);
+}
+
+static void the_connection_ends_where_a_slot_may_not_be_given_back(void **state)
+{
+	struct site *site = begin(3);
+	struct crowd crowd;
+
+	(void)state;
+	assert_int_equal(holder_take(&site->holder, 2), BROKER_DONE);
+	assert_int_equal(crowd_join(&crowd, &site->holder), BROKER_DONE);
+	assert_int_equal(crowd_wait(&crowd, &site->holder, true), BROKER_DONE);
+	site->connection.may_not_configure = true;
+	assert_int_equal(holder_give(&site->holder, 1), BROKER_LOST);
+	assert_non_null(strstr(site->connection.broker.why, "ACCESS_REFUSED"));
+	assert_int_equal(crowd_wait(&crowd, &site->holder, false), BROKER_LOST);
+}
+
 /* ---- those that use it ----------------------------------------------------------------------- */
 
 static void a_free_slot_is_seen_in_turn(void **state)
@@ -336,6 +371,8 @@ int main(void)
 		cmocka_unit_test(a_b_that_was_lost_is_noticed_in_turn),
 		cmocka_unit_test(a_slot_that_is_another_connections_own_is_refused),
 		cmocka_unit_test(a_durable_b_is_held_by_nobody_we_know),
+		cmocka_unit_test(a_slot_is_kept_that_may_not_be_declared_any_more),
+		cmocka_unit_test(the_connection_ends_where_a_slot_may_not_be_given_back),
 		cmocka_unit_test(a_free_slot_is_seen_in_turn),
 		cmocka_unit_test(one_that_has_all_sees_no_free_slot),
 		cmocka_unit_test(holders_count_each_other),
