@@ -43,6 +43,8 @@ void keeper_begin(struct keeper *keeper, const struct keeper_calls *calls, void 
 void keeper_configure(struct keeper *keeper, const struct keeper_config *config)
 {
 	keeper->config = *config;
+	/* The name that the connection began with ends with its configuration. */
+	keeper->holder.slots.name = config->name;
 }
 
 static uint64_t now_ns(const struct keeper *keeper)
@@ -244,6 +246,9 @@ static void note_use(struct keeper *keeper, const struct run_queue_use *use, uin
 		need = use->limit;
 	if (need > SLOTS_MOST)
 		need = SLOTS_MOST;
+	/* A part may have begun when they were longer. */
+	if (keeper->window_ends_ns > now + part_ns)
+		keeper->window_ends_ns = now + part_ns;
 	if (now >= keeper->window_ends_ns) {
 		uint64_t parts = 1 + (part_ns > 0 ? (now - keeper->window_ends_ns) / part_ns : 0);
 		for (; parts > 0 && keeper->window_ends_ns > 0; parts--) {

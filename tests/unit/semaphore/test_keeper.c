@@ -95,6 +95,45 @@ static void slots_are_taken_ahead_and_given_back(void **state)
 	assert_int_equal(fake_node_slots(node), 0);
 }
 
+/* A reload shortens the time: it counts from then on, and not when the long one is over. */
+static void another_idle_time_is_in_force_at_once(void **state)
+{
+	struct keeper_config slow = local;
+	struct site *site;
+
+	(void)state;
+	slow.idle_ms = 3600000;
+	site = begin(20, &slow, true);
+	site->load[0] = 4;
+	run_ms(site, 100);
+	site->load[0] = 0;
+	run_ms(site, 10000);
+	assert_int_equal(fake_node_slots(&site->nodes[0]), 6);
+	keeper_configure(&site->nodes[0].keeper, &local);
+	run_ms(site, 3000);
+	assert_int_equal(fake_node_slots(&site->nodes[0]), 0);
+}
+
+/* A connection outlives the configuration that it was made with, and its name. */
+static void a_configuration_is_not_needed_after_the_next(void **state)
+{
+	char name[] = "s";
+	struct keeper_config first = local;
+	struct site *site;
+
+	(void)state;
+	first.name = name;
+	site = begin(20, &first, true);
+	run_ms(site, 100);
+	for (unsigned i = 0; i < NODES; i++)
+		keeper_configure(&site->nodes[i].keeper, &local);
+	name[0] = '?';
+	site->load[0] = 4;
+	run_ms(site, 100);
+	assert_int_equal(site->nodes[0].in_flight, 4);
+	assert_true(fake_has(&site->server, "s-6-B"));
+}
+
 static void steady_load_costs_few_messages(void **state)
 {
 	struct site *site = begin(20, &local, true);
@@ -368,6 +407,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_taken_ahead_and_given_back),
+		cmocka_unit_test(another_idle_time_is_in_force_at_once),
+		cmocka_unit_test(a_configuration_is_not_needed_after_the_next),
 		cmocka_unit_test(steady_load_costs_few_messages),
 		cmocka_unit_test(waiting_for_slots_costs_few_messages),
 		cmocka_unit_test(one_busy_node_of_three_gets_all),
