@@ -268,10 +268,17 @@ static struct keeper_config config_of(const struct conf_upstream *upstream)
 	};
 }
 
-static bool is_same_broker(const struct conf_upstream *a, const struct conf_upstream *b)
+/* Does the connection stay? It ends only for what it was made with, as its slots end with it, also
+ * those of what is in flight. */
+static bool is_same_connection(const struct conf_upstream *a, const struct conf_upstream *b)
 {
-	return strcmp(a->semaphore->name, b->semaphore->name) == 0 &&
-	       section_same(&option_sections[SECTION_SEMAPHORE], a->semaphore, b->semaphore);
+	struct conf_semaphore other = *b->semaphore;
+
+	other.size = a->semaphore->size;
+	other.nodes = a->semaphore->nodes;
+	other.timeout_ms = a->semaphore->timeout_ms;
+	return strcmp(a->semaphore->name, other.name) == 0 &&
+	       section_same(&option_sections[SECTION_SEMAPHORE], a->semaphore, &other);
 }
 
 static void park(struct kept *kept)
@@ -297,8 +304,10 @@ static void change(struct kept *kept, const struct kept_conf *coming)
 		if (!before.conf) {
 			keeper_begin(&kept->keeper, &calls, kept, &config);
 			kept->has_told = false;
-		} else if (is_same_broker(before.upstream, coming->upstream)) {
+		} else if (is_same_connection(before.upstream, coming->upstream)) {
 			keeper_configure(&kept->keeper, &config);
+			if (kept->rabbit)
+				settle_in(kept);
 		} else {
 			keeper_end(&kept->keeper);
 			keeper_begin(&kept->keeper, &calls, kept, &config);
