@@ -312,13 +312,14 @@ static void a_wait_at_another_node_counts(void **state)
 		stage_ask(stage, GET);
 		held(stage, 5);
 		stage_at(stage, 11000); /* the lease is over: the store is asked */
-		from_node(stage, waited[i]);
+		struct hop *hop = from_node(stage, waited[i]);
 		struct exchange *x = stage_ask(stage, GET);
 		assert_int_equal(x->state, EXCHANGE_SEEKING);
 		assert_int_equal(
 			x->turn.deadline.at_ms, STAGE_START_MS + 11000 + 30000 - counts_ms);
 		assert_int_equal(x->owner.waited_ms, counts_ms);
 		end(stage);
+		free(hop);
 	}
 }
 
