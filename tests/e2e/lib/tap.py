@@ -13,6 +13,7 @@ import contextlib
 import faulthandler
 import os
 import random
+import resource
 import shutil
 import sys
 import tempfile
@@ -31,6 +32,7 @@ SEED = int(os.environ.get("SLUICE_E2E_SEED") or time.time_ns() % 1_000_000_000)
 WORKERS = [int(n) for n in os.environ.get("SLUICE_E2E_WORKERS", "1,4").split(",")]
 # A hung test ends the program with every thread's stack; its children die with it.
 HANG_SECONDS = 900
+FILES = 16384  # descriptors
 
 _tests = []
 
@@ -185,9 +187,16 @@ def _run(report, title, function, workers, grouped):
     report.point(not wrong, title, "\n".join(wrong) + (t._state() if wrong else ""), skip)
 
 
+def allow_files():
+    """Debian allows a process 1,024 descriptors unless it asks for more: too few for some tests' clients and peers."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, FILES), most))
+
+
 def main():
     """Runs the tests that were registered, or those that the arguments name."""
     faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+    allow_files()
     wanted = [a for a in sys.argv[1:] if not a.startswith("-")]
     report = Report()
     report.note(f"seed {SEED} (SLUICE_E2E_SEED), {process.describe()}")
