@@ -23,7 +23,7 @@ struct upstream;
 /* A node that sessions are forwarded to. */
 struct owner_node {
 	struct owner_node *next;
-	atomic_uint holders; /* sessions that it owns, and who has just got it */
+	atomic_uint holders; /* sessions that it owns, and calls that have just found it */
 	uint64_t unused_ns;  /* since when it was seen to have none, by CLOCK_BOOTTIME; 0: it has */
 	bool is_leaving;     /* nobody gets it any more */
 	char text[OWNER_NODE_BYTES];

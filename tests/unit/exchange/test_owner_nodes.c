@@ -121,7 +121,7 @@ static void all_workers_have_to_say_so(void **state)
 	free(other);
 }
 
-/* Started anew at the same address, while the one before it leaves. */
+/* Another process starts at the same address, while the one before it leaves. */
 static void the_next_process_at_an_address_keeps_its_connections(void **state)
 {
 	struct fixture *f = *state;
