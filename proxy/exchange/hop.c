@@ -197,14 +197,15 @@ static bool has_secret_still(struct exchange *x, struct hop *hop)
 static bool take_number(struct slice *rest, uint64_t *number)
 {
 	const char *at = rest->at, *end = at + rest->len, *most = rest->len > 19 ? at + 19 : end;
+	uint64_t sum = 0;
 	unsigned digit;
 
-	*number = 0;
 	for (; at < most && (digit = (unsigned)(unsigned char)*at - '0') <= 9; at++)
-		*number = *number * 10 + digit;
+		sum = sum * 10 + digit;
 	if (at == rest->at || (at < end && *at != ' '))
 		return false;
 	at += at < end;
+	*number = sum;
 	*rest = (struct slice){at, (size_t)(end - at)};
 	return true;
 }
@@ -353,7 +354,7 @@ void hop_put(struct http_out *out, const struct exchange *x)
 	http_out_slice(out, SLICE(" "));
 	http_out_slice(out, owners_instance(owners));
 	http_out_slice(out, SLICE(" "));
-	http_out_number(out, owner_mark(owners, &x->owner.use));
+	http_out_number(out, owner_mark(&x->owner.use));
 	http_out_slice(out, SLICE(" "));
 	http_out_number(out, x->owner.use.fence);
 	if (waited_ms > 0) {

@@ -143,26 +143,20 @@ static void hold(struct owner_session *session, const struct owner_answer *answe
 
 	if (session->side != OWNER_SIDE_HERE)
 		session->used_ns = session->asked_ns;
-	session->side = OWNER_SIDE_HERE;
-	owner_session_set_node(session, NULL);
-	session->fence = answer->fence;
+	owner_session_become(session, OWNER_SIDE_HERE, NULL, answer->fence);
 	session->ends_ns = session->asked_ns + sure_ns(lease_ms);
 	session->renew_ns = session->asked_ns + lease_ms / 3 * CLOCK_NS_PER_MS;
 }
 
 static void lose(struct owner_session *session)
 {
-	session->side = OWNER_SIDE_NOBODY;
-	owner_session_set_node(session, NULL);
-	session->fence = 0;
+	owner_session_become(session, OWNER_SIDE_NOBODY, NULL, 0);
 }
 
 static void leave_to(struct owner_session *session, struct owner_node *node,
 	const struct owner_answer *answer, uint64_t now_ns)
 {
-	session->side = OWNER_SIDE_ELSEWHERE;
-	owner_session_set_node(session, node);
-	session->fence = answer->fence;
+	owner_session_become(session, OWNER_SIDE_ELSEWHERE, node, answer->fence);
 	session->used_ns = now_ns;
 	session->ends_ns = session->asked_ns + answer->left_ms * CLOCK_NS_PER_MS;
 	session->renew_ns = now_ns + answer->left_ms * CLOCK_NS_PER_MS;

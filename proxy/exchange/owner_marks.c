@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "exchange/owner_table.h"
 
 enum {
@@ -10,14 +9,10 @@ enum {
 	MARKS_MOST = 4096, /* processes that forward to one ownership */
 };
 
-uint64_t owner_mark(struct owners *owners, const struct owner_use *use)
+uint64_t owner_mark(const struct owner_use *use)
 {
-	struct owner_stripe *stripe = owner_stripe_of(owners, use->session->key);
-
-	pthread_mutex_lock(&stripe->lock);
-	uint64_t mark = use->session->mark;
-	pthread_mutex_unlock(&stripe->lock);
-	return mark;
+	/* acquire: pairs with the release in owner_raise_mark */
+	return atomic_load_explicit(&use->session->mark, memory_order_acquire);
 }
 
 void owner_raise_mark(struct owners *owners, const struct owner_use *use)
@@ -25,8 +20,10 @@ void owner_raise_mark(struct owners *owners, const struct owner_use *use)
 	struct owner_stripe *stripe = owner_stripe_of(owners, use->session->key);
 
 	pthread_mutex_lock(&stripe->lock);
-	uint64_t now_ns = clock_boot_ns();
-	use->session->mark = now_ns > use->session->mark ? now_ns : use->session->mark + 1;
+	/* relaxed: a number alone */
+	uint64_t mark = atomic_fetch_add_explicit(&owners->marks, 1, memory_order_relaxed) + 1;
+	/* release: pairs with the acquire in owner_mark */
+	atomic_store_explicit(&use->session->mark, mark, memory_order_release);
 	pthread_mutex_unlock(&stripe->lock);
 }
 

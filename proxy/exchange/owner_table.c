@@ -89,7 +89,9 @@ struct owner_session *owner_session_add(struct owners *owners, struct owner_stri
 	session->key = key;
 	snprintf(session->name, sizeof(session->name), "%s", name);
 	session->end = &session->first;
-	session->mark = now_ns;
+	atomic_init(&session->version, 1);
+	/* relaxed: what raised the mark of this key held this lock */
+	atomic_init(&session->mark, atomic_load_explicit(&owners->marks, memory_order_relaxed));
 	*owner_session_find(stripe, key) = session;
 	stripe->count++;
 	atomic_fetch_add_explicit(&owners->count, 1, memory_order_relaxed); /* a number alone */
@@ -97,12 +99,21 @@ struct owner_session *owner_session_add(struct owners *owners, struct owner_stri
 	return session;
 }
 
-void owner_session_set_node(struct owner_session *session, struct owner_node *node)
+void owner_session_become(struct owner_session *session, enum owner_side side,
+	struct owner_node *node, uint64_t fence)
 {
+	bool changes = side != session->side || node != session->node || fence != session->fence;
+
 	if (node)
 		owner_node_hold(node);
 	owner_node_drop(session->node);
+	session->side = side;
 	session->node = node;
+	session->fence = fence;
+	if (changes)
+		/* release: pairs with the acquire in owner_is_same; only holders of the lock write
+		 */
+		atomic_fetch_add_explicit(&session->version, 1, memory_order_release);
 }
 
 void owner_session_free(struct owner_session *session)
@@ -127,6 +138,9 @@ void owner_session_note(const struct owner_session *session, struct owner_use *u
 {
 	use->seen.node = session->node;
 	use->seen.fence = session->fence;
+	use->seen.ends_ns = session->ends_ns;
+	/* relaxed: with the lock */
+	use->seen.version = atomic_load_explicit(&session->version, memory_order_relaxed);
 }
 
 bool owner_session_yields(struct owners *owners, const struct owner_session *session)

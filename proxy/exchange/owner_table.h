@@ -32,11 +32,14 @@ struct owner_session {
 	struct owner_session *next_due, **due_at; /* in its tick, or among those due */
 	struct session_key key;
 	char name[OWNER_NAME_BYTES];
+	/* Set by owner_session_become alone: */
 	enum owner_side side;
-	uint32_t users;
 	uint64_t fence;
 	struct owner_node *node; /* ELSEWHERE; held */
-	uint64_t idle_ns;        /* owner_idle */
+	_Atomic uint64_t
+		version; /* grows with every change of these; may be read without the lock */
+	uint32_t users;
+	uint64_t idle_ns; /* owner_idle */
 	/* All by CLOCK_BOOTTIME: */
 	uint64_t lease_ms; /* that was asked for */
 	uint64_t asked_ns; /* when the question was asked that is under way, or was last */
@@ -54,7 +57,7 @@ struct owner_session {
 	const struct owner_self *self; /* the identity that has taken it, or is asked to */
 	enum owner_sight sight;        /* that they are sent */
 	struct owner_wait *first, **end;
-	uint64_t mark; /* of what this node forwards */
+	_Atomic uint64_t mark; /* of what this node forwards; may be read without the lock */
 	/* Of what it is forwarded; by owner_marks.h alone. */
 	struct owner_node_mark *marks;
 	unsigned mark_count, mark_room;
@@ -84,6 +87,7 @@ struct owners {
 	uint64_t instance;
 	char instance_text[20];     /* most of it, in digits */
 	uint64_t born_ns;           /* CLOCK_BOOTTIME */
+	_Atomic uint64_t marks;     /* the highest of all sessions */
 	_Atomic uint64_t has_asked; /* a bit of each worker, or of some: the store could be asked */
 	_Atomic uint64_t lease_ms;
 	atomic_size_t count, most; /* sessions */
@@ -133,8 +137,9 @@ void owner_session_make_due(struct owner_stripe *stripe, struct owner_session *s
 /* Out of its tick's list, or of those that are due. */
 void owner_session_unschedule(struct owner_session *session);
 void owner_session_free(struct owner_session *session);
-/* Its owner is this other node, which it holds from now on; NULL: none. */
-void owner_session_set_node(struct owner_session *session, struct owner_node *node);
+/* Its owner is this one from now on. `node`, of ELSEWHERE, is held by it; otherwise NULL. */
+void owner_session_become(struct owner_session *session, enum owner_side side,
+	struct owner_node *node, uint64_t fence);
 /* Removes and frees one that nobody uses, is in no tick's list and of which nothing is asked. */
 void owner_session_forget(
 	struct owners *owners, struct owner_stripe *stripe, struct owner_session *session);

@@ -61,7 +61,7 @@ enum owner_begun owner_begin(struct owners *owners, struct worker *worker, struc
 	use->worker = worker;
 	use->wait = NULL;
 	use->node = use->seen.node = NULL;
-	use->fence = 0;
+	use->fence = use->version = use->ends_ns = 0;
 	enlist(use);
 	return OWNER_BEGUN;
 }
@@ -70,6 +70,8 @@ void owner_follow(struct owner_use *use)
 {
 	use->node = use->seen.node;
 	use->fence = use->seen.fence;
+	use->version = use->seen.version;
+	use->ends_ns = use->seen.ends_ns;
 }
 
 void owner_end(struct owners *owners, struct owner_use *use)
@@ -101,6 +103,8 @@ void owner_share(struct owners *owners, struct owner_use *to, const struct owner
 	to->worker = from->worker;
 	to->node = to->seen.node = NULL;
 	to->fence = from->fence;
+	to->version = from->version;
+	to->ends_ns = from->ends_ns;
 	to->wait = NULL;
 	enlist(to);
 }
@@ -111,6 +115,8 @@ void owner_move(struct owner_use *to, struct owner_use *from)
 	to->worker = from->worker;
 	to->node = to->seen.node = from->node;
 	to->fence = from->fence;
+	to->version = from->version;
+	to->ends_ns = from->ends_ns;
 	to->wait = NULL;
 	if (!to->session)
 		return;
@@ -119,22 +125,35 @@ void owner_move(struct owner_use *to, struct owner_use *from)
 	enlist(to);
 }
 
+/* As nearly always: nothing has happened to its owner since it followed. No lock is needed. */
+static bool is_unchanged(const struct owner_use *use)
+{
+	/* acquire: pairs with the release in owner_session_become */
+	return use->version == atomic_load_explicit(&use->session->version, memory_order_acquire);
+}
+
 bool owner_is_valid(struct owners *owners, const struct owner_use *use)
 {
 	const struct owner_session *session = use->session;
-	struct owner_stripe *stripe = owner_stripe_of(owners, session->key);
+	uint64_t now_ns = clock_boot_ns();
 
+	/* While its version stays, a lease ends no earlier than it was to: the store keeps the
+	 * later of two ends. */
+	if (!use->node && now_ns < use->ends_ns && is_unchanged(use))
+		return true;
+	struct owner_stripe *stripe = owner_stripe_of(owners, session->key);
 	pthread_mutex_lock(&stripe->lock);
 	bool is_here = session->side == OWNER_SIDE_HERE && session->fence == use->fence &&
-		       clock_boot_ns() < session->ends_ns;
+		       now_ns < session->ends_ns;
 	pthread_mutex_unlock(&stripe->lock);
 	return is_here;
 }
 
 bool owner_is_same(struct owners *owners, const struct owner_use *use)
 {
+	if (is_unchanged(use))
+		return true;
 	struct owner_stripe *stripe = owner_stripe_of(owners, use->session->key);
-
 	pthread_mutex_lock(&stripe->lock);
 	const struct owner_session *session = use->session;
 	bool is_same = use->node ? session->node == use->node : session->fence == use->fence;

@@ -19,9 +19,12 @@ struct owner_use {
 	struct owner_wait *wait; /* PENDING */
 	struct owner_node *node; /* that it was forwarded to; NULL: it is served here */
 	uint64_t fence;          /* of the ownership that it is served under */
+	/* When it followed, the owner's version, and until when the lease was sure at least
+	 * (CLOCK_BOOTTIME); 0: it did not follow. */
+	uint64_t version, ends_ns;
 	struct {
 		struct owner_node *node;
-		uint64_t fence;
+		uint64_t fence, version, ends_ns;
 	} seen; /* with HERE and ELSEWHERE */
 	/* The answer that it waited for. When it returns, the next in line is answered. */
 	void (*answered)(struct owner_use *use, enum owner_sight sight);

@@ -260,15 +260,65 @@ static void what_is_forwarded_to_it_makes_no_owner(void **state)
 	owner_end(f->owners, &hop.use);
 }
 
+/* What has begun looks without a lock whether it is owned as before: every change must show. */
+static void every_change_of_the_owner_shows(void **state)
+{
+	struct fixture *f = *state;
+	struct user user, shared;
+
+	own(f, &user, 7);
+	shared = (struct user){.use = {.answered = on_answered, .changed = on_changed}};
+	owner_share(f->owners, &shared.use, &user.use);
+	assert_true(owner_is_same(f->owners, &user.use) && owner_is_valid(f->owners, &user.use));
+	assert_true(owner_is_valid(f->owners, &shared.use));
+	pass(f, LEASE_MS / 2);
+	held(f, 7);
+	now_ns += (LEASE_MS - LEASE_MS / 16) * CLOCK_NS_PER_MS / 2; /* by the renewed lease alone */
+	assert_true(owner_is_valid(f->owners, &user.use) && owner_is_valid(f->owners, &shared.use));
+	now_ns += LEASE_MS * CLOCK_NS_PER_MS;
+	assert_true(owner_is_same(f->owners, &user.use)); /* but the lease is over */
+	assert_false(
+		owner_is_valid(f->owners, &user.use) || owner_is_valid(f->owners, &shared.use));
+	owners_sweep(f->owners, f->worker);
+	held(f, 8); /* lost, and taken again */
+	assert_false(owner_is_same(f->owners, &user.use) || owner_is_valid(f->owners, &user.use));
+	assert_false(owner_is_valid(f->owners, &shared.use));
+	owner_end(f->owners, &shared.use);
+	owner_end(f->owners, &user.use);
+}
+
+/* Also when the session was forgotten meanwhile: what was given up may still be on its way. */
+static void a_mark_is_no_lower_later(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	owner_raise_mark(f->owners, &user.use);
+	owner_raise_mark(f->owners, &user.use);
+	uint64_t mark = owner_mark(&user.use);
+	owner_end(f->owners, &user.use);
+	while (asked.verb != OWNER_GIVE)
+		pass(f, 50);
+	answer(f, (struct owner_answer){.is_known = true, .fence = 7});
+	pass(f, 1000);
+	assert_true(owners_are_none(f->owners));
+	own(f, &user, 8);
+	assert_true(owner_mark(&user.use) >= mark);
+	owner_raise_mark(f->owners, &user.use);
+	assert_true(owner_mark(&user.use) > mark);
+	owner_end(f->owners, &user.use);
+}
+
 static void marks_only_grow(void **state)
 {
 	struct fixture *f = *state;
 	struct user user;
 
 	own(f, &user, 7);
-	uint64_t mark = owner_mark(f->owners, &user.use);
+	uint64_t mark = owner_mark(&user.use);
 	owner_raise_mark(f->owners, &user.use);
-	assert_true(owner_mark(f->owners, &user.use) > mark);
+	assert_true(owner_mark(&user.use) > mark);
 	assert_true(owner_take_mark(f->owners, &user.use, 1, 5));
 	assert_true(owner_take_mark(f->owners, &user.use, 1, 5));
 	assert_true(owner_take_mark(f->owners, &user.use, 1, 6));
@@ -552,6 +602,8 @@ int main(void)
 		TEST(a_renewal_that_is_not_answered_holds_nobody_up),
 		TEST(what_may_have_been_given_up_is_asked_about),
 		TEST(what_is_forwarded_to_it_makes_no_owner),
+		TEST(every_change_of_the_owner_shows),
+		TEST(a_mark_is_no_lower_later),
 		TEST(marks_only_grow),
 		TEST(a_use_goes_on_as_another),
 		TEST(who_it_is),

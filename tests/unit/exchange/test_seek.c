@@ -209,8 +209,7 @@ static void nothing_is_sent_to_one_that_is_the_owner_no_more(void **state)
 	greet(stage);
 	stream_round(&stage->worker->streams);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING); /* at the end of the turn it is sent */
-	x->owner.use.session->node = NULL;
-	x->owner.use.session->side = OWNER_SIDE_NOBODY;
+	owner_session_become(x->owner.use.session, OWNER_SIDE_NOBODY, NULL, 0);
 	server_send_all(stage->worker);
 	assert_string_equal(stage_server_got(stage, 0), "");
 	assert_int_equal(x->state, EXCHANGE_SEEKING);
@@ -237,8 +236,7 @@ static void one_that_is_followed_ends_with_the_ownership(void **state)
 	stage->client.client.first = NULL;
 	exchange_client_gone(x);
 	assert_ptr_equal(stage->worker->orphans, x);
-	x->owner.use.session->node = NULL;
-	x->owner.use.session->side = OWNER_SIDE_NOBODY;
+	owner_session_become(x->owner.use.session, OWNER_SIDE_NOBODY, NULL, 0);
 	owners_look_at_uses(stage->relay.node.owners, stage->worker);
 	assert_null(stage->worker->orphans);
 	end(stage);
