@@ -12,9 +12,8 @@
 #include "worker/worker.h"
 
 enum {
-	NODES_MOST = 4096,     /* instances, those that leave included */
-	IN_FLIGHT_MOST = 1024, /* requests at a node, each with a connection */
-	IDLE_MOST = 64,        /* connections that a worker keeps */
+	NODES_MOST = 4096, /* instances, those that leave included */
+	IDLE_MOST = 64,    /* connections that a worker keeps */
 	CONNECT_MS = 1000,
 	SEND_MS = 60000,
 	IDLE_MS = 50000,        /* less than the other node leaves it open */
@@ -47,10 +46,10 @@ static bool describe(struct owner_node *node)
 	address->text = address->host = node->address;
 	address->socket_len = (socklen_t)len;
 	node->server.weight = 1;
+	/* No bound of its own: that of the route's upstream, at the other node, is the one. */
 	node->conf = (struct conf_upstream){.name = node->address,
 		.servers = &node->server,
 		.server_count = 1,
-		.max_in_flight = IN_FLIGHT_MOST,
 		.quantum = 10,
 		.shed_interval_ms = 100,
 		.connect_timeout_ms = CONNECT_MS,
