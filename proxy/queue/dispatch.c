@@ -48,7 +48,7 @@ void ticket_give_place(struct ticket *ticket, struct outbox *outbox, uint64_t no
 	if (!ticket->placed)
 		return;
 	ticket->placed = false;
-	if (line_return_place(ticket->run_queue, 0, false, now_ns))
+	if (line_return_place(ticket, 0, now_ns))
 		outbox_serve(outbox, ticket->run_queue);
 }
 
@@ -109,7 +109,7 @@ void session_complete(struct shard *shard, struct session *session, struct ticke
 					      ? now_ns - ticket->started_ns
 					      : 0;
 		ticket->placed = false;
-		if (line_return_place(ticket->run_queue, latency_ns, ticket->failed, now_ns))
+		if (line_return_place(ticket, latency_ns, now_ns))
 			outbox_serve(outbox, ticket->run_queue);
 	}
 }
@@ -263,8 +263,10 @@ void dispatch_turn(struct run_queue *run_queue, struct outbox *outbox, uint64_t 
 		pthread_mutex_unlock(&shard->mutex);
 		return;
 	}
-	if (ticket != NULL)
+	if (ticket != NULL) {
+		ticket->era = turn.era;
 		start(queue, shard, turn.session, ticket, true, outbox, now_ns);
+	}
 	clear_unready(queue, shard, turn.session, now_ns);
 	next = session_next(turn.session);
 	waits = next != NULL;

@@ -103,8 +103,9 @@ static void line_up(struct run_queue *run_queue, struct session *session,
 
 static bool has_slot(const struct run_queue *run_queue, uint64_t now_ns)
 {
-	return !run_queue->config.takes_slots || (run_queue->in_flight < run_queue->slots.count &&
-							 now_ns < run_queue->slots.until_ns);
+	return !run_queue->config.takes_slots ||
+	       (run_queue->in_flight - run_queue->earlier < run_queue->slots.count &&
+		       now_ns < run_queue->slots.until_ns);
 }
 
 static bool has_place(const struct run_queue *run_queue, uint64_t now_ns)
@@ -123,11 +124,28 @@ static bool must_serve(const struct run_queue *run_queue, uint64_t now_ns)
 	return run_queue->runnable > 0 && (refuses(run_queue) || has_place(run_queue, now_ns));
 }
 
-static void take_place(struct run_queue *run_queue)
+/* Returns its era. */
+static uint32_t take_place(struct run_queue *run_queue)
 {
 	run_queue->in_flight++;
-	if (run_queue->in_flight > run_queue->peak)
-		run_queue->peak = run_queue->in_flight;
+	if (run_queue->in_flight - run_queue->earlier > run_queue->peak)
+		run_queue->peak = run_queue->in_flight - run_queue->earlier;
+	return run_queue->era;
+}
+
+static void give_place(struct run_queue *run_queue, uint32_t number)
+{
+	struct run_queue_era *era = run_queue->eras;
+
+	assert(run_queue->in_flight > 0);
+	run_queue->in_flight--;
+	while (era != NULL && era->number < number)
+		era = era->next;
+	if (era == NULL)
+		return;
+	assert(era->in_flight > 0);
+	era->in_flight--;
+	run_queue->earlier--;
 }
 
 /* One waits: is it for a slot, and is that not known yet? */
@@ -166,14 +184,14 @@ static void set_deadline(struct run_queue *run_queue, uint64_t now_ns)
 }
 
 enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
-	const struct ticket *ticket, bool try_only, uint64_t now_ns)
+	struct ticket *ticket, bool try_only, uint64_t now_ns)
 {
 	enum line_offer offer = LINE_WAITS;
 
 	pthread_mutex_lock(&run_queue->lock);
 	if (run_queue->runnable == 0 && !refuses(run_queue) && has_place(run_queue, now_ns) &&
 		charge(run_queue, now_ns)) {
-		take_place(run_queue);
+		ticket->era = take_place(run_queue);
 		run_queue->dispatched++;
 		offer = LINE_PLACED;
 	} else if (!try_only) {
@@ -188,18 +206,18 @@ enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
 	return offer;
 }
 
-bool line_return_place(
-	struct run_queue *run_queue, uint64_t latency_ns, bool failed, uint64_t now_ns)
+bool line_return_place(const struct ticket *ticket, uint64_t latency_ns, uint64_t now_ns)
 {
+	struct run_queue *run_queue = ticket->run_queue;
 	bool serve;
 
 	pthread_mutex_lock(&run_queue->lock);
-	assert(run_queue->in_flight > 0);
 	if (run_queue->config.adaptive && latency_ns != 0) {
-		adapt_sample(&run_queue->adapt, latency_ns, failed, run_queue->in_flight, now_ns);
+		adapt_sample(&run_queue->adapt, latency_ns, ticket->failed, run_queue->in_flight,
+			now_ns);
 		run_queue->limit = adapt_limit(&run_queue->adapt);
 	}
-	run_queue->in_flight--;
+	give_place(run_queue, ticket->era);
 	serve = must_serve(run_queue, now_ns);
 	pthread_mutex_unlock(&run_queue->lock);
 	return serve;
@@ -268,7 +286,7 @@ bool line_pop(struct run_queue *run_queue, struct turn *turn, uint64_t now_ns)
 	}
 	turn->session = session;
 	unlink_session(run_queue, session);
-	take_place(run_queue);
+	turn->era = take_place(run_queue);
 	run_queue->serving++;
 
 	turn->shed_before_ns = 0;
@@ -290,7 +308,7 @@ bool line_charge(
 	/* Another thread may have been told to wait since this turn began. */
 	if (now_ns < run_queue->pace_until_ns || !charge(run_queue, now_ns)) {
 		allowed = false;
-		run_queue->in_flight--;
+		give_place(run_queue, turn->era);
 		run_queue->serving--;
 		run_queue->shed += shed;
 		if (turn->from == LINE_NEW && run_queue->lanes[turn->lane].new_run > 0)
@@ -318,7 +336,7 @@ bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone
 		if (turn->from == LINE_OLD && session->deficit > 0)
 			session->deficit--;
 	} else {
-		run_queue->in_flight--;
+		give_place(run_queue, turn->era);
 		run_queue->high_run = turn->high_run;
 	}
 	if (next != NULL) {

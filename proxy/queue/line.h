@@ -47,8 +47,11 @@ struct run_queue {
 	struct run_queue_config config;
 	struct adapt adapt;
 	struct run_queue_slots slots; /* of config.takes_slots */
+	struct run_queue_era *eras;   /* that are over, the first one first */
 	uint32_t limit, in_flight;
-	uint32_t peak;     /* of in_flight, since the use was read */
+	uint32_t era;      /* of the places that are taken now */
+	uint32_t earlier;  /* in flight of the eras in the list */
+	uint32_t peak;     /* of in_flight but those, since the use was read */
 	bool lacks;        /* config.lacks was called since it was read and no ticket waited */
 	uint32_t runnable; /* sessions in the lists */
 	uint32_t serving;  /* sessions between line_pop and line_settle */
@@ -70,6 +73,7 @@ struct turn {
 	enum line_place from;
 	uint8_t lane;
 	uint32_t high_run;       /* before the turn */
+	uint32_t era;            /* of the place */
 	uint64_t shed_before_ns; /* entered earlier than this: shed; 0: none, QUEUE_NEVER: all */
 };
 
@@ -93,10 +97,10 @@ static inline bool line_is_free(const struct run_queue *run_queue)
 	       atomic_load_explicit(&run_queue->waiting, memory_order_relaxed) == 0;
 }
 
-/* Takes a place for the session's next ticket, or lines the session up (unless try_only: a ticket
- * that is not queued yet). Shard's mutex held. */
+/* Takes a place for the session's next ticket, whose `era` it sets, or lines the session up (unless
+ * try_only: a ticket that is not queued yet). Shard's mutex held. */
 enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
-	const struct ticket *ticket, bool try_only, uint64_t now_ns);
+	struct ticket *ticket, bool try_only, uint64_t now_ns);
 
 /* Whose turn is it? Takes a place and a session from the line. False if no ticket may be served
  * now. */
@@ -122,10 +126,9 @@ bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone
  * the worker that serves finds that out. Shard's mutex held. */
 bool line_leave(struct run_queue *run_queue, struct session *session);
 
-/* A place is given back; with a sample for the adaptive bound if latency_ns is not 0. Returns
- * whether the line must be served. */
-bool line_return_place(
-	struct run_queue *run_queue, uint64_t latency_ns, bool failed, uint64_t now_ns);
+/* The ticket's place is given back; with a sample for the adaptive bound if latency_ns is not 0.
+ * Returns whether the line must be served. */
+bool line_return_place(const struct ticket *ticket, uint64_t latency_ns, uint64_t now_ns);
 
 /* Queued tickets for this upstream: more, or fewer (dispatched or not). */
 void line_note_waiting(struct run_queue *run_queue, uint64_t now_ns);

@@ -126,6 +126,7 @@ struct ticket {
 	uint64_t entered_ns;     /* queue_enter */
 	uint64_t started_ns;     /* GO; started - entered is the queue wait */
 	uint64_t placed_ns;      /* its place was taken and pace charged; 0: none needed */
+	uint32_t era;            /* the place's, see run_queue_era */
 
 	struct message message; /* from dispatch() to queue_arrive; its function is the owner's */
 

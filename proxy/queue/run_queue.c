@@ -88,9 +88,11 @@ void run_queue_configure(
 /* Lock held. */
 static void read_use(struct run_queue *run_queue, struct run_queue_use *use)
 {
+	uint32_t in_flight = run_queue->in_flight - run_queue->earlier;
+
 	*use = (struct run_queue_use){
-		run_queue->in_flight, run_queue->peak, run_queue->runnable, run_queue->limit};
-	run_queue->peak = run_queue->in_flight;
+		in_flight, run_queue->peak, run_queue->runnable, run_queue->limit};
+	run_queue->peak = in_flight;
 	if (run_queue->runnable == 0)
 		run_queue->lacks = false;
 }
@@ -116,6 +118,45 @@ void run_queue_set_slots(struct run_queue *run_queue, const struct run_queue_slo
 		return;
 	outbox_serve(&outbox, run_queue);
 	outbox_flush(run_queue->queue, &outbox, now_ns);
+}
+
+void run_queue_begin_era(struct run_queue *run_queue, struct run_queue_era *era)
+{
+	struct run_queue_era **at = &run_queue->eras;
+
+	pthread_mutex_lock(&run_queue->lock);
+	while (*at != NULL)
+		at = &(*at)->next;
+	*at = era;
+	*era = (struct run_queue_era){
+		.number = run_queue->era++, .in_flight = run_queue->in_flight - run_queue->earlier};
+	run_queue->earlier = run_queue->in_flight;
+	run_queue->peak = 0;
+	run_queue->slots = (struct run_queue_slots){.count = 0};
+	pthread_mutex_unlock(&run_queue->lock);
+}
+
+uint32_t run_queue_era_in_flight(struct run_queue *run_queue, const struct run_queue_era *era)
+{
+	pthread_mutex_lock(&run_queue->lock);
+	uint32_t in_flight = era->in_flight;
+	pthread_mutex_unlock(&run_queue->lock);
+	return in_flight;
+}
+
+void run_queue_end_era(struct run_queue *run_queue, struct run_queue_era *era)
+{
+	struct run_queue_era **at = &run_queue->eras;
+
+	pthread_mutex_lock(&run_queue->lock);
+	while (*at != era)
+		at = &(*at)->next;
+	*at = era->next;
+	if (era->next != NULL)
+		era->next->in_flight += era->in_flight;
+	else
+		run_queue->earlier -= era->in_flight;
+	pthread_mutex_unlock(&run_queue->lock);
 }
 
 struct run_queue *run_queue_hold(struct run_queue *run_queue)

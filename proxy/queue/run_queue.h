@@ -67,16 +67,16 @@ void run_queue_configure(
 
 /* The places of a run queue that takes slots. */
 struct run_queue_slots {
-	uint32_t count;    /* that may be in flight at once, with those that are */
+	uint32_t count;    /* of this era: that may be in flight at once, with those that are */
 	uint64_t until_ns; /* from then on there are none */
 	bool refuses;      /* what waits and what comes is SHED */
 };
 
 struct run_queue_use {
-	uint32_t in_flight;
-	uint32_t peak;     /* most in flight since it was read last */
-	uint32_t sessions; /* in line */
-	uint32_t limit;    /* max_in_flight in force; UINT32_MAX: none */
+	uint32_t in_flight; /* of this era */
+	uint32_t peak;      /* the most of that since it was read last */
+	uint32_t sessions;  /* in line */
+	uint32_t limit;     /* max_in_flight in force; UINT32_MAX: none */
 };
 
 /* Tickets that the new ones permit are dispatched; with `refuses` all waiting ones are answered.
@@ -87,6 +87,26 @@ void run_queue_set_slots(struct run_queue *run_queue, const struct run_queue_slo
 
 /* Reads the use and begins another peak. Any thread. */
 void run_queue_read_use(struct run_queue *run_queue, struct run_queue_use *use);
+
+/*
+ * What is in flight by slots of one kind, when those to come are of another: it needs its own until
+ * it has ended. The eras that are over are in the run queue's list until run_queue_end_era; their
+ * memory is the caller's, and they may end in any order.
+ */
+struct run_queue_era {
+	struct run_queue_era *next; /* the later one */
+	uint32_t number, in_flight; /* read with run_queue_era_in_flight */
+};
+
+/* All that is in flight is of `era` or of earlier ones, which this one ends. There are no slots
+ * until run_queue_set_slots. Any thread. */
+void run_queue_begin_era(struct run_queue *run_queue, struct run_queue_era *era);
+
+/* What is still in flight of it; never more than before. Any thread. */
+uint32_t run_queue_era_in_flight(struct run_queue *run_queue, const struct run_queue_era *era);
+
+/* Takes it out of the list. What is still in flight of it belongs to the era that followed it. */
+void run_queue_end_era(struct run_queue *run_queue, struct run_queue_era *era);
 
 /* Frees it, at once or when another thread that just serves it is done. No ticket may be queued or
  * in flight for it. NULL is allowed. */
