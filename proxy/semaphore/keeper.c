@@ -430,10 +430,51 @@ static enum broker_result work(struct keeper *keeper, uint64_t now)
 	return result == BROKER_DONE ? settle(keeper, now) : result;
 }
 
+void keeper_drain(struct keeper *keeper)
+{
+	keeper->drains = true;
+}
+
+bool keeper_is_drained(const struct keeper *keeper)
+{
+	return keeper->is_drained;
+}
+
+/* Gives back what nothing in flight needs. */
+static enum broker_result drain(struct keeper *keeper, uint32_t in_flight, uint64_t now)
+{
+	enum broker_result result = crowd_wait(&keeper->crowd, &keeper->holder, false);
+	uint32_t held = keeper->holder.held.count;
+
+	if (result != BROKER_LOST && now >= keeper->next_check_ns) {
+		result = holder_check(&keeper->holder);
+		keeper->next_check_ns = now + check_interval_ns(keeper);
+	}
+	if (result != BROKER_LOST && held > in_flight)
+		result = holder_give(&keeper->holder, held - in_flight);
+	return result;
+}
+
+static uint64_t step_drain(struct keeper *keeper, uint64_t now)
+{
+	enum broker_result result = BROKER_LOST;
+	struct run_queue_use use;
+
+	keeper->calls->read(keeper->ctx, &use);
+	if (keeper->broker && use.in_flight > 0)
+		result = drain(keeper, use.in_flight, now);
+	keeper->is_drained = result == BROKER_LOST || keeper->holder.held.count == 0;
+	if (keeper->is_drained)
+		return now;
+	return now + (result == BROKER_DONE ? GIVE_TICK_MS * NS_PER_MS : check_interval_ns(keeper));
+}
+
 uint64_t keeper_step(struct keeper *keeper)
 {
 	uint64_t now = now_ns(keeper);
 
+	if (keeper->drains)
+		return step_drain(keeper, now);
 	if (!keeper->broker) {
 		if (now < keeper->next_connect_ns || !connect_now(keeper))
 			return keeper->next_connect_ns;

@@ -18,6 +18,10 @@
  * ends before that, the bound is 0 at once; what began by an earlier connection (`since_ns`) and
  * was not sent must begin again.
  *
+ * Slots end with their connection. When what comes is to go by another (a reload has changed the
+ * broker, or the semaphore), this one drains: it takes none, and gives each back when what is in
+ * flight by them needs it no more.
+ *
  * AWAY: the share of this node, by what was known last, or nothing. RETURNS: the broker is back,
  * and the others may not have seen that yet. For some seconds each takes slots only for what it has
  * in flight, so that none takes those that another is using by its share.
@@ -111,7 +115,8 @@ struct keeper {
 	uint32_t nodes;         /* most that were seen of late; 0: unknown */
 	uint64_t nodes_seen_ns, joined_ns;
 	bool is_barred; /* the last search ended with BROKER_REFUSED */
-	char why[512];  /* of the last failure */
+	bool drains, is_drained;
+	char why[512]; /* of the last failure */
 };
 
 /* Nothing is done yet, and nothing may be in flight. `calls` and what is in `config` are borrowed.
@@ -128,6 +133,13 @@ void keeper_lost(struct keeper *keeper, const char *why);
 
 /* Another configuration, from the next step on. */
 void keeper_configure(struct keeper *keeper, const struct keeper_config *config);
+
+/* It drains from the next step on: nothing begins by its slots, and `read` has what is in flight by
+ * them. */
+void keeper_drain(struct keeper *keeper);
+
+/* Nothing is in flight by its slots any more, or it has lost them. */
+bool keeper_is_drained(const struct keeper *keeper);
 
 /* Gives all up: the connection ends, and nothing may begin any more. */
 void keeper_end(struct keeper *keeper);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@
 
 /* What a thread has to go by. */
 struct kept_conf {
-	const struct conf *conf; /* a hold; NULL: parked */
+	const struct conf *conf; /* a hold; NULL: nothing is to be kept */
 	const struct conf_upstream *upstream;
 };
 
@@ -40,6 +41,7 @@ struct kept {
 	struct keeping *keeping;
 	struct upstream_state *upstream; /* a hold */
 	pthread_t thread;
+	int wake_fd;            /* its own: for what the main thread has for it */
 	struct message message; /* to the main thread: a line for the log */
 	struct message left;    /* and: it has left, and is to be freed */
 
@@ -48,12 +50,14 @@ struct kept {
 	struct kept_conf coming;
 	bool has_coming, ends, is_posted;
 	bool leaves, has_left, is_left_posted;
+	bool drains; /* its slots are those of `era`; another one has the upstream */
 	struct kept_state state;
 	struct rabbit *rabbit; /* only its thread changes it, and uses it without the lock */
 
 	/* the thread's */
 	struct kept_conf now;
 	struct keeper keeper;
+	struct run_queue_era era;
 	enum semaphore_state told;
 	bool has_told, told_refuses, told_barred;
 
@@ -136,22 +140,42 @@ static uint32_t random_below(void *ctx, uint32_t bound)
 	return random % bound;
 }
 
+/* With the lock: what is in flight by its slots, while it drains. */
+static void read_era(struct kept *kept, struct run_queue_use *use)
+{
+	*use = (struct run_queue_use){
+		.in_flight = run_queue_era_in_flight(kept->upstream->run_queue, &kept->era)};
+}
+
+/* The lock is held meanwhile: once it drains, the bound is another's. */
 static void set(void *ctx, const struct keeper_bound *bound, struct run_queue_use *use)
 {
 	struct kept *kept = ctx;
-	struct semaphore_shown *shown = &kept->upstream->semaphore.shown;
+	struct upstream_state *upstream = kept->upstream;
 
-	/* relaxed: for people */
-	atomic_store_explicit(&shown->refuses, bound->slots.refuses, memory_order_relaxed);
-	semaphore_slots_set(&kept->upstream->semaphore, bound->since_ns, bound->slots.until_ns);
-	run_queue_set_slots(kept->upstream->run_queue, &bound->slots, use, clock_monotonic_ns());
+	pthread_mutex_lock(&kept->lock);
+	if (kept->drains) {
+		read_era(kept, use);
+	} else {
+		/* relaxed: for people */
+		atomic_store_explicit(&upstream->semaphore.shown.refuses, bound->slots.refuses,
+			memory_order_relaxed);
+		semaphore_slots_set(&upstream->semaphore, bound->since_ns, bound->slots.until_ns);
+		run_queue_set_slots(upstream->run_queue, &bound->slots, use, clock_monotonic_ns());
+	}
+	pthread_mutex_unlock(&kept->lock);
 }
 
 static void read_use(void *ctx, struct run_queue_use *use)
 {
 	struct kept *kept = ctx;
 
-	run_queue_read_use(kept->upstream->run_queue, use);
+	pthread_mutex_lock(&kept->lock);
+	if (kept->drains)
+		read_era(kept, use);
+	else
+		run_queue_read_use(kept->upstream->run_queue, use);
+	pthread_mutex_unlock(&kept->lock);
 }
 
 static const struct keeper_calls calls = {
@@ -179,7 +203,13 @@ static void report(struct kept *kept)
 	struct keeper_view view;
 
 	keeper_look(&kept->keeper, &view);
-	show(kept, &view);
+	pthread_mutex_lock(&kept->lock);
+	bool drains = kept->drains;
+	if (!drains)
+		show(kept, &view);
+	pthread_mutex_unlock(&kept->lock);
+	if (drains)
+		return;
 	if (view.state == SEMAPHORE_CONNECTING ||
 		(kept->has_told && view.state == kept->told && view.refuses == kept->told_refuses &&
 			view.is_barred == kept->told_barred))
@@ -281,13 +311,18 @@ static bool is_same_connection(const struct conf_upstream *a, const struct conf_
 	       section_same(&option_sections[SECTION_SEMAPHORE], a->semaphore, &other);
 }
 
-static void park(struct kept *kept)
+/* The connection ends. Of what drains something may still be in flight, if its slots were lost. */
+static void stop(struct kept *kept)
 {
 	keeper_end(&kept->keeper);
-	semaphore_slots_set(&kept->upstream->semaphore, 0, 0);
-	/* relaxed: for people */
-	atomic_store_explicit(
-		&kept->upstream->semaphore.shown.state, SEMAPHORE_NONE, memory_order_relaxed);
+	pthread_mutex_lock(&kept->lock);
+	if (!kept->drains) {
+		semaphore_slots_set(&kept->upstream->semaphore, 0, 0);
+		/* relaxed: for people */
+		atomic_store_explicit(&kept->upstream->semaphore.shown.state, SEMAPHORE_NONE,
+			memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&kept->lock);
 }
 
 /* Takes what the main thread has left. */
@@ -298,20 +333,16 @@ static void change(struct kept *kept, const struct kept_conf *coming)
 	kept->now = *coming;
 	if (!coming->conf) {
 		if (before.conf)
-			park(kept);
+			stop(kept);
 	} else {
 		struct keeper_config config = config_of(coming->upstream);
 		if (!before.conf) {
 			keeper_begin(&kept->keeper, &calls, kept, &config);
 			kept->has_told = false;
-		} else if (is_same_connection(before.upstream, coming->upstream)) {
+		} else {
 			keeper_configure(&kept->keeper, &config);
 			if (kept->rabbit)
 				settle_in(kept);
-		} else {
-			keeper_end(&kept->keeper);
-			keeper_begin(&kept->keeper, &calls, kept, &config);
-			kept->has_told = false;
 		}
 	}
 	if (before.conf)
@@ -322,47 +353,71 @@ static void change(struct kept *kept, const struct kept_conf *coming)
 static bool take_coming(struct kept *kept)
 {
 	struct kept_conf coming;
-	bool has_coming, ends;
+	bool has_coming, ends, drains;
 
 	pthread_mutex_lock(&kept->lock);
 	has_coming = kept->has_coming;
 	coming = kept->coming;
 	kept->has_coming = false;
 	ends = kept->ends;
+	drains = kept->drains;
 	pthread_mutex_unlock(&kept->lock);
 	if (has_coming)
 		change(kept, &coming);
+	if (drains)
+		keeper_drain(&kept->keeper);
 	return !ends;
+}
+
+/* However often it was woken. It fails when it was not. */
+static void fall_asleep(int wake_fd)
+{
+	uint64_t awake;
+
+	if (read(wake_fd, &awake, sizeof(awake)) < 0)
+		return;
 }
 
 static void wait_until(struct kept *kept, uint64_t at_ns)
 {
-	uint64_t now = clock_monotonic_ns(), awake;
+	struct semaphore_slots *slots = &kept->upstream->semaphore;
+	const int wakes[RABBIT_WAKES] = {kept->wake_fd, kept->keeper.drains ? -1 : slots->wake_fd};
+	uint64_t now = clock_monotonic_ns();
 	uint64_t ms = at_ns > now ? (at_ns - now) / CLOCK_NS_PER_MS + 1 : 0;
 
-	if (!rabbit_wait(kept->rabbit, kept->upstream->semaphore.wake_fd, ms))
+	if (!rabbit_wait(kept->rabbit, wakes, ms))
 		keeper_lost(&kept->keeper, rabbit_broker(kept->rabbit)->why);
-	/* However often it was woken. It fails when it was not. */
-	if (read(kept->upstream->semaphore.wake_fd, &awake, sizeof(awake)) < 0)
+	fall_asleep(kept->wake_fd);
+	if (wakes[1] < 0)
 		return;
+	fall_asleep(wakes[1]);
+	/* It may have been for the one that has the upstream now. */
+	pthread_mutex_lock(&kept->lock);
+	bool drains = kept->drains;
+	pthread_mutex_unlock(&kept->lock);
+	if (drains)
+		semaphore_slots_wake(slots);
 }
 
-/* Its upstream is in the file no more, and nothing is in flight there or can come. */
+/* It drains, and has nothing more to do; or its upstream is in the file no more, and nothing is in
+ * flight there or can come. */
 static bool is_to_leave(struct kept *kept)
 {
 	pthread_mutex_lock(&kept->lock);
-	bool leaves = kept->leaves && !kept->has_left;
+	bool leaves = kept->leaves && !kept->has_left, drains = kept->drains;
 	pthread_mutex_unlock(&kept->lock);
+	if (drains)
+		return !kept->now.conf || keeper_is_drained(&kept->keeper);
 	return leaves && upstream_state_is_last(kept->upstream);
 }
 
-/* Parked, and the main thread is to free it. */
+/* The connection ends, and the main thread is to free it. */
 static void leave_now(struct kept *kept)
 {
 	change(kept, &(struct kept_conf){NULL, NULL});
 	pthread_mutex_lock(&kept->lock);
 	/* It may be in the file again by now. */
-	kept->has_left = kept->leaves;
+	kept->has_left = kept->leaves || kept->drains;
 	bool posts = kept->has_left && !kept->is_left_posted;
 	kept->is_left_posted |= posts;
 	pthread_mutex_unlock(&kept->lock);
@@ -399,6 +454,15 @@ struct keeping *keeping_new(struct loop *main)
 	return keeping;
 }
 
+static void wake(const struct kept *kept)
+{
+	const uint64_t one = 1;
+
+	/* It fails only when it is awake for long. */
+	if (write(kept->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
 /* The thread goes by it from now on. */
 static void give(struct kept *kept, const struct conf *conf, const struct conf_upstream *upstream)
 {
@@ -407,19 +471,16 @@ static void give(struct kept *kept, const struct conf *conf, const struct conf_u
 	pthread_mutex_lock(&kept->lock);
 	if (kept->has_coming)
 		unused = kept->coming;
-	kept->coming = (struct kept_conf){conf ? conf_hold(conf) : NULL, upstream};
+	kept->coming = (struct kept_conf){conf_hold(conf), upstream};
 	kept->has_coming = true;
 	kept->leaves = kept->has_left = false;
-	/* At once, whatever its thread is waiting for. */
-	if (!conf)
-		semaphore_slots_set(&kept->upstream->semaphore, 0, 0);
 	pthread_mutex_unlock(&kept->lock);
 	if (unused.conf)
 		conf_release(unused.conf);
 	if (kept->logged.conf)
 		conf_release(kept->logged.conf);
-	kept->logged = (struct kept_conf){conf ? conf_hold(conf) : NULL, upstream};
-	semaphore_slots_wake(&kept->upstream->semaphore);
+	kept->logged = (struct kept_conf){conf_hold(conf), upstream};
+	wake(kept);
 }
 
 /* It keeps slots as long as something is in flight at its upstream or waits for it. */
@@ -428,7 +489,23 @@ static void leave_slowly(struct kept *kept)
 	pthread_mutex_lock(&kept->lock);
 	kept->leaves = true;
 	pthread_mutex_unlock(&kept->lock);
-	semaphore_slots_wake(&kept->upstream->semaphore);
+	wake(kept);
+}
+
+/* Its slots are for what is in flight alone, from now on, whatever its thread is waiting for.
+ * `until_ns`: of those to come, until they are there. */
+static void begin_drain(struct kept *kept, uint64_t until_ns)
+{
+	pthread_mutex_lock(&kept->lock);
+	kept->drains = true;
+	run_queue_begin_era(kept->upstream->run_queue, &kept->era);
+	/* Then: what was placed before that and not sent begins again. */
+	semaphore_slots_set(&kept->upstream->semaphore, clock_monotonic_ns(), until_ns);
+	/* relaxed: for people */
+	atomic_store_explicit(&kept->upstream->semaphore.shown.state,
+		until_ns == 0 ? SEMAPHORE_NONE : SEMAPHORE_CONNECTING, memory_order_relaxed);
+	pthread_mutex_unlock(&kept->lock);
+	wake(kept);
 }
 
 /* Its thread has ended. */
@@ -438,8 +515,12 @@ static void free_kept(struct kept *kept)
 		conf_release(kept->coming.conf);
 	if (kept->logged.conf)
 		conf_release(kept->logged.conf);
+	if (kept->drains)
+		run_queue_end_era(kept->upstream->run_queue, &kept->era);
 	upstream_state_release(kept->upstream);
 	pthread_mutex_destroy(&kept->lock);
+	if (kept->wake_fd >= 0)
+		close(kept->wake_fd);
 	free(kept);
 }
 
@@ -448,7 +529,7 @@ static void end(struct kept *kept)
 	pthread_mutex_lock(&kept->lock);
 	kept->ends = true;
 	pthread_mutex_unlock(&kept->lock);
-	semaphore_slots_wake(&kept->upstream->semaphore);
+	wake(kept);
 }
 
 /* On the main thread. Its own waits for nothing any more, unless its upstream has come back. */
@@ -496,8 +577,9 @@ static void begin(struct keeping *keeping, const struct conf *conf, struct upstr
 		kept->message.run = write_line;
 		kept->left.run = take_left;
 		pthread_mutex_init(&kept->lock, NULL);
+		kept->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		give(kept, conf, upstream->conf);
-		error = start(kept);
+		error = kept->wake_fd < 0 ? EMFILE : start(kept);
 	}
 	if (error == 0) {
 		kept->next = keeping->first;
@@ -511,26 +593,35 @@ static void begin(struct keeping *keeping, const struct conf *conf, struct upstr
 		free_kept(kept);
 }
 
+/* The one that has the upstream. NULL: none. */
 static struct kept *find(const struct keeping *keeping, const struct upstream_state *state)
 {
 	struct kept *kept = keeping->first;
 
-	while (kept && kept->upstream != state)
+	while (kept && (kept->upstream != state || kept->drains))
 		kept = kept->next;
 	return kept;
 }
 
+static void commit(struct kept *kept, const struct site *site)
+{
+	struct upstream *upstream = site_upstream_of(site, kept->upstream);
+
+	if (!upstream)
+		leave_slowly(kept);
+	else if (!upstream->conf->semaphore)
+		begin_drain(kept, 0);
+	else if (is_same_connection(kept->logged.upstream, upstream->conf))
+		give(kept, site->conf, upstream->conf);
+	else
+		begin_drain(kept, 1);
+}
+
 void keeping_commit(struct keeping *keeping, const struct site *site)
 {
-	for (struct kept *kept = keeping->first; kept; kept = kept->next) {
-		struct upstream *upstream = site_upstream_of(site, kept->upstream);
-		if (upstream && upstream->conf->semaphore)
-			give(kept, site->conf, upstream->conf);
-		else if (!upstream)
-			leave_slowly(kept);
-		else if (kept->logged.conf)
-			give(kept, NULL, NULL);
-	}
+	for (struct kept *kept = keeping->first; kept; kept = kept->next)
+		if (!kept->drains)
+			commit(kept, site);
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
 		struct upstream *upstream = site->upstreams[i];
 		if (upstream->conf->semaphore && !find(keeping, upstream->state))

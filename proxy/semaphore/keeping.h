@@ -7,8 +7,9 @@
  *                  `--> message to the main thread: a line in the log when the state has changed
  *
  * A thread each, as librabbitmq blocks: a broker that does not answer delays no other upstream. A
- * thread is parked when its upstream has no semaphore any more, and goes on when it has one again.
- * One whose upstream is gone keeps slots for what is still in flight there or waits, then ends.
+ * slot ends with its connection, so a reload that changes what the connection was made with, or
+ * takes the semaphore away, leaves the thread to drain (keeper.h), and begins another one beside
+ * it. One whose upstream is gone keeps slots for what is still in flight there or waits, then ends.
  */
 #ifndef SEMAPHORE_KEEPING_H
 #define SEMAPHORE_KEEPING_H
@@ -22,7 +23,7 @@ struct site;
 /* `main` is the main thread's loop, which writes the lines. NULL without memory. */
 struct keeping *keeping_new(struct loop *main);
 
-/* The site is current: threads begin, change or are parked. One that cannot begin has a line in the
+/* The site is current: threads begin, change or drain. One that cannot begin has a line in the
  * log, and its upstream no slots. Main thread. */
 void keeping_commit(struct keeping *keeping, const struct site *site);
 

@@ -473,20 +473,21 @@ static bool take_unasked(struct rabbit *rabbit)
 	return false;
 }
 
-bool rabbit_wait(struct rabbit *rabbit, int wake_fd, uint64_t timeout_ms)
+bool rabbit_wait(struct rabbit *rabbit, const int wakes[RABBIT_WAKES], uint64_t timeout_ms)
 {
-	struct pollfd fds[2] = {{.fd = wake_fd, .events = POLLIN}};
+	struct pollfd fds[1 + RABBIT_WAKES] = {{.fd = -1, .events = POLLIN},
+		{.fd = wakes[0], .events = POLLIN}, {.fd = wakes[1], .events = POLLIN}};
 	bool has_more =
 		rabbit && (amqp_frames_enqueued(rabbit->amqp) || amqp_data_in_buffer(rabbit->amqp));
 
 	if (rabbit && rabbit->is_lost)
 		return false;
 	if (rabbit)
-		fds[1] = (struct pollfd){.fd = amqp_get_sockfd(rabbit->amqp), .events = POLLIN};
+		fds[0].fd = amqp_get_sockfd(rabbit->amqp);
 	if (!has_more &&
-		poll(fds, rabbit ? 2 : 1, timeout_ms < 60000 ? (int)timeout_ms : 60000) <= 0)
+		poll(fds, 1 + RABBIT_WAKES, timeout_ms < 60000 ? (int)timeout_ms : 60000) <= 0)
 		return true;
-	return !has_more && fds[1].revents == 0 ? true : !rabbit || take_unasked(rabbit);
+	return !has_more && fds[0].revents == 0 ? true : !rabbit || take_unasked(rabbit);
 }
 
 void rabbit_interrupt(const struct rabbit *rabbit)

@@ -34,9 +34,11 @@ void rabbit_set_timeout(struct rabbit *rabbit, uint64_t timeout_ms);
 /* The heartbeat that was agreed on with the broker; 0: none. */
 uint64_t rabbit_heartbeat_ms(const struct rabbit *rabbit);
 
-/* Waits until `wake_fd` is readable, the time is over, or the connection has ended; false, with
- * `why` in the broker, when it has. NULL waits without a connection. */
-bool rabbit_wait(struct rabbit *rabbit, int wake_fd, uint64_t timeout_ms);
+#define RABBIT_WAKES 2
+
+/* Waits until one of `wakes` is readable (-1: none), the time is over, or the connection has ended;
+ * false, with `why` in the broker, when it has. NULL waits without a connection. */
+bool rabbit_wait(struct rabbit *rabbit, const int wakes[RABBIT_WAKES], uint64_t timeout_ms);
 
 /* From another thread: what is awaited from the broker, now or later, fails. */
 void rabbit_interrupt(const struct rabbit *rabbit);

@@ -199,6 +199,45 @@ def reloads(t, scene):
         equal(Client(node.address).ask("/").status, 200)
 
 
+def reloads_under_load(t, scene):
+    node = scene.nodes[0]
+    sections = node.sections
+    with t.point("what a reload changes takes no slot from what is in flight"):
+        scene.origin.hold = 1
+        load = scene.load()
+        scene.origin.begin()
+        scene.origin.wait_most(scene.slots)
+        for old, new in (("heartbeat = 2s", "heartbeat = 3s\nbroker_timeout = 3s"),
+                         ("size = 6", "size = 9"), (scene.url, scene.url + "/%2F")):
+            for text in (sections.replace(old, new), sections):
+                node.reload(text)
+                scene.origin.wait_more(2 * scene.slots)
+        scene.bound_holds()
+        scene.all_used()
+        load.end()
+        equal(set(load.answers), {200})
+    with t.point("nor does one that takes the semaphore away, or names another"):
+        for text in (sections.replace("semaphore = legacy\nsemaphore_down = refuse\n", ""),
+                     sections.replace("semaphore = legacy", "semaphore = spare") +
+                     f"[semaphore spare]\nbroker = {scene.url}\n"):
+            scene.origin.hold = 2
+            scene.origin.begin()
+            load = Load(t, scene.slots).begin([node])
+            scene.origin.wait_most(scene.slots)
+            load.stop()  # what is in flight goes on
+            node.reload(text)
+            scene.origin.hold = 0.05
+            others = scene.load(scene.nodes[1:])
+            scene.origin.wait_most(scene.slots)
+            load.end()
+            scene.origin.wait_more(50)
+            others.end()
+            scene.bound_holds()
+            equal(set(others.answers), {200})
+            node.reload(sections)
+            until(lambda: (shown(node) or {}).get("state") == "holds", "it has the first one again")
+
+
 def local(t, rabbit):
     origin = CountingOrigin(t)
     url = f"amqp://{rabbit.address}"
@@ -278,7 +317,7 @@ def entries(t, rabbit):
 def slots(t):
     rabbit = Rabbit(t, users={"reader": ("secret", {"/": "^$"})}, vhosts=["empty"])
     scene = Scene(t, rabbit)
-    for part in (bound, one_busy, administrators, cut, stands_still, dies, broker_ends, reloads):
+    for part in (bound, one_busy, administrators, cut, stands_still, dies, broker_ends, reloads, reloads_under_load):
         part(t, scene)
     for node in scene.nodes:
         node.terminate()

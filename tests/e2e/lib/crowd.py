@@ -15,6 +15,9 @@ class Crowd:
             self._threads.append(thread)
         return self
 
+    def no_more(self):
+        self._stop.set()
+
     def stop(self):
         self._stop.set()
         for thread in self._threads:

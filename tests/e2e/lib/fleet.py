@@ -133,6 +133,10 @@ class Load:
             if self.pace:
                 time.sleep(self.pace)
 
+    def stop(self):
+        """Nothing more is sent; what was sent may still be answered."""
+        self.crowd.no_more()
+
     def end(self):
         self.crowd.stop()
 

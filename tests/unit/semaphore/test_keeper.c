@@ -114,6 +114,57 @@ static void another_idle_time_is_in_force_at_once(void **state)
 	assert_int_equal(fake_node_slots(&site->nodes[0]), 0);
 }
 
+/* What comes goes by another connection: this one keeps slots for what is in flight, and no more.
+ */
+static void one_that_drains_gives_back_what_has_ended(void **state)
+{
+	struct site *site = begin(6, &local, true);
+	struct fake_node *node = &site->nodes[0], *other = &site->nodes[1];
+
+	(void)state;
+	site->load[0] = 4;
+	run_ms(site, 100);
+	assert_int_equal(fake_node_slots(node), 6);
+	keeper_drain(&node->keeper);
+	fake_node_step(node);
+	assert_int_equal(fake_node_slots(node), 4);
+	assert_false(keeper_is_drained(&node->keeper));
+	while (node->in_flight > 1) {
+		fake_node_finish(node);
+		fake_node_step(node);
+		assert_int_equal(fake_node_slots(node), node->in_flight);
+	}
+	fake_node_finish(node);
+	fake_node_step(node);
+	assert_true(keeper_is_drained(&node->keeper));
+	fake_node_cut(node);
+	node->stands_still = true;
+	site->load[0] = 0;
+	site->load[1] = 4;
+	run_ms(site, 1000);
+	assert_int_equal(fake_node_slots(other), 6);
+}
+
+/* What is still in flight is the other's to count then. */
+static void one_that_loses_its_slots_is_drained(void **state)
+{
+	struct site *site = begin(6, &local, true);
+	struct fake_node *node = &site->nodes[0];
+
+	(void)state;
+	site->load[0] = 4;
+	run_ms(site, 100);
+	keeper_drain(&node->keeper);
+	fake_node_step(node);
+	assert_false(keeper_is_drained(&node->keeper));
+	fake_node_cut(node);
+	fake_node_step(node);
+	fake_node_step(node);
+	assert_true(keeper_is_drained(&node->keeper));
+	assert_null(node->keeper.broker);
+	assert_int_equal(node->in_flight, 4);
+}
+
 /* A connection outlives the configuration that it was made with, and its name. */
 static void a_configuration_is_not_needed_after_the_next(void **state)
 {
@@ -408,6 +459,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_taken_ahead_and_given_back),
 		cmocka_unit_test(another_idle_time_is_in_force_at_once),
+		cmocka_unit_test(one_that_drains_gives_back_what_has_ended),
+		cmocka_unit_test(one_that_loses_its_slots_is_drained),
 		cmocka_unit_test(a_configuration_is_not_needed_after_the_next),
 		cmocka_unit_test(steady_load_costs_few_messages),
 		cmocka_unit_test(waiting_for_slots_costs_few_messages),
