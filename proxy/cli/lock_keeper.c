@@ -124,14 +124,37 @@ static void note_stop(struct keeper *keeper, int number)
 		send_signal(keeper, SIGCONT);
 }
 
+/* Not only its group: also what has left that works under the lock. What a process begins while it
+ * is being stopped is found by the second look. */
+static void freeze(struct keeper *keeper)
+{
+	keeper->state = KEEPER_FROZEN;
+	for (int i = 0; i < FREEZE_LOOKS; i++) {
+		send_signal(keeper, SIGSTOP);
+		descendants_signal(SIGSTOP);
+		poll(NULL, 0, 1);
+	}
+}
+
+/* Somebody else has continued it: a lock around this one, with its own command. */
+static void note_continued(struct keeper *keeper)
+{
+	if (keeper->state == KEEPER_FROZEN)
+		freeze(keeper);
+}
+
 static void reap(struct keeper *keeper)
 {
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
 		if (pid != keeper->pid)
 			continue;
+		if (WIFCONTINUED(status)) {
+			note_continued(keeper);
+			continue;
+		}
 		if (WIFSTOPPED(status)) {
 			note_stop(keeper, WSTOPSIG(status));
 			continue;
@@ -238,18 +261,6 @@ static void look_at_children(struct keeper *keeper)
 	}
 	if (kill(-keeper->pid, 0) != 0)
 		finish(keeper);
-}
-
-/* Not only its group: also what has left that works under the lock. What a process begins while it
- * is being stopped is found by the second look. */
-static void freeze(struct keeper *keeper)
-{
-	keeper->state = KEEPER_FROZEN;
-	for (int i = 0; i < FREEZE_LOOKS; i++) {
-		send_signal(keeper, SIGSTOP);
-		descendants_signal(SIGSTOP);
-		poll(NULL, 0, 1);
-	}
 }
 
 static void look_at_clock(struct keeper *keeper)

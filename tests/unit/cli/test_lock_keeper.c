@@ -121,10 +121,13 @@ static void pass(uint64_t ns)
 	until_done(); /* it looks at the clock behind the first of the two */
 }
 
-static void start(void)
+/* Returns the command's process. */
+static pid_t start(void)
 {
 	order(KEEPER_RUN, 7, BEGIN_NS + LEASE_NS);
-	assert_true(next_report(KEEPER_STARTED) > 0);
+	pid_t command = (pid_t)next_report(KEEPER_STARTED);
+	assert_true(command > 0);
+	return command;
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
@@ -156,6 +159,30 @@ static void a_lease_that_is_over_does_not_let_it_go_on(void **state)
 	order(KEEPER_LIVE, 7, BEGIN_NS + 2 * LEASE_NS + 1);
 	until_done();
 	assert_int_equal(shared->resumed, 1);
+}
+
+/* As a lock does whose command is a `sluice lock`: it continues all below it. */
+static void one_that_somebody_continues_is_frozen_again(void **state)
+{
+	(void)state;
+	pid_t command = start();
+	pass(LEASE_NS);
+	for (int i = 0; i < 3; i++) {
+		unsigned before = shared->frozen;
+		assert_int_equal(kill(command, SIGCONT), 0);
+		for (int waited_ms = 0; waited_ms < LATEST_MS && shared->frozen == before;
+			waited_ms++)
+			poll(NULL, 0, 1);
+		assert_true(shared->frozen > before);
+		until_done();
+	}
+	order(KEEPER_LIVE, 7, BEGIN_NS + 2 * LEASE_NS);
+	until_done();
+	assert_int_equal(shared->resumed, 1);
+	unsigned before = shared->frozen;
+	until_done(); /* its own continuing is not taken for somebody else's */
+	until_done();
+	assert_int_equal(shared->frozen, before);
 }
 
 static void nor_does_it_begin(void **state)
@@ -201,6 +228,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		KEEPER_TEST(a_command_is_frozen_at_its_leases_end),
 		KEEPER_TEST(a_lease_that_is_over_does_not_let_it_go_on),
+		KEEPER_TEST(one_that_somebody_continues_is_frozen_again),
 		KEEPER_TEST(nor_does_it_begin),
 		KEEPER_TEST(a_signal_ends_one_that_has_not_begun),
 		KEEPER_TEST(so_does_the_loss_of_its_lock),
