@@ -51,6 +51,21 @@ static bool is_forgotten(
 	       now_ns >= session->ends_ns + (FORGET_MS + session->lease_ms / 8) * CLOCK_NS_PER_MS;
 }
 
+/* With the lock: has its lease ended while it is used? Another node may take it now. Returns when
+ * that is to be looked at again. */
+static uint64_t look_at_lapse(struct owners *owners, struct owner_session *session, uint64_t now_ns)
+{
+	if (session->side != OWNER_SIDE_HERE || session->users == 0)
+		return UINT64_MAX;
+	if (now_ns < session->ends_ns)
+		return session->ends_ns;
+	if (session->lapsed_ns != session->ends_ns) {
+		session->lapsed_ns = session->ends_ns;
+		owners->has_lapsed = true;
+	}
+	return UINT64_MAX;
+}
+
 /* With the lock: asks what is due of it. When is it to be looked at again? 0: it is forgotten. */
 static uint64_t look_after(struct owners *owners, struct worker *worker,
 	struct owner_session *session, bool presses, uint64_t now_ns)
@@ -116,11 +131,12 @@ static void tend(struct owners *owners, struct owner_stripe *stripe, struct work
 {
 	owner_session_unschedule(session);
 	uint64_t next_ns = look_after(owners, worker, session, presses, now_ns);
+	uint64_t lapses_ns = look_at_lapse(owners, session, now_ns);
 
 	if (next_ns == 0)
 		owner_session_forget(owners, stripe, session);
 	else
-		owner_session_schedule(stripe, session, next_ns);
+		owner_session_schedule(stripe, session, earlier(next_ns, lapses_ns));
 }
 
 /* Is the table nearly full? Then idle sessions are given up before their time. */
@@ -231,14 +247,21 @@ void owners_set_predecessor(struct owners *owners, bool is_there)
 	atomic_store_explicit(&owners->has_predecessor, is_there, memory_order_relaxed);
 }
 
-/* What has begun, or begun to continue for long, since uses were told last is to end, too. */
-static void tell_moving(struct owners *owners, struct worker *worker, uint64_t now_ns)
+/* A lease that has ended is told at once. And what has begun, or begun to continue for long, since
+ * uses were told last is to end, too. */
+static void tell_users(struct owners *owners, struct worker *worker, uint64_t now_ns)
 {
+	bool has_lapsed = owners->has_lapsed;
+
+	owners->has_lapsed = false;
+	if (has_lapsed)
+		node_command_workers(worker->node, WORKER_OWNERS);
 	if (!owners->has_moving || now_ns < owners->told_ns + CLOCK_NS_PER_S)
 		return;
 	owners->has_moving = false;
 	owners->told_ns = now_ns;
-	node_command_workers(worker->node, WORKER_OWNERS);
+	if (!has_lapsed)
+		node_command_workers(worker->node, WORKER_OWNERS);
 }
 
 uint64_t owners_sweep(struct owners *owners, struct worker *worker)
@@ -252,7 +275,7 @@ uint64_t owners_sweep(struct owners *owners, struct worker *worker)
 		return 0;
 	for (size_t i = 0; i < OWNER_STRIPES; i++)
 		has_more |= sweep_stripe(owners, &owners->stripes[i], worker, now_ns);
-	tell_moving(owners, worker, now_ns);
+	tell_users(owners, worker, now_ns);
 	return has_more ? 1 : OWNER_TICK_MS;
 }
 

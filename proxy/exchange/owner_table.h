@@ -47,8 +47,9 @@ struct owner_session {
 	uint64_t ends_ns; /* HERE: of the lease, as far as it is sure; ELSEWHERE: at the earliest */
 	uint64_t
 		renew_ns; /* HERE: when it is to be renewed; ELSEWHERE, in use: to be asked about */
-	bool is_asked;    /* the store, and it has not answered */
-	bool is_giving;   /* it was asked to give it up, and has not answered that */
+	uint64_t lapsed_ns;   /* HERE: the end of a lease of which its users have been told */
+	bool is_asked;        /* the store, and it has not answered */
+	bool is_giving;       /* it was asked to give it up, and has not answered that */
 	uint8_t asks_again;   /* while it `awaits`: so often, or a bound of that */
 	uint8_t failed_gives; /* so often in a row, or a bound of that */
 	bool is_posted;       /* the first of those who wait has been sent its answer */
@@ -98,6 +99,7 @@ struct owners {
 	atomic_bool has_predecessor;  /* and the other way around, while that goes on */
 	_Atomic uint64_t yields_from; /* a stripe, and a bucket of it: see owners_yield */
 	bool has_moving;              /* of the sweeping worker: one in use moves, */
+	bool has_lapsed;              /* and the lease of one in use has ended */
 	uint64_t told_ns;             /* and when those who use such were told last */
 	pthread_mutex_t lock;         /* of what follows */
 	struct owner_self *selves;

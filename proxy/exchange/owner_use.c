@@ -190,5 +190,7 @@ void owners_look_at_uses(struct owners *owners, struct worker *worker)
 			use->changed(use);
 		else if (is_to_move(owners, use))
 			use->moves(use);
+		else if (use->lapsed && !use->node && !owner_is_valid(owners, use))
+			use->lapsed(use);
 	}
 }

@@ -30,6 +30,9 @@ struct owner_use {
 	void (*answered)(struct owner_use *use, enum owner_sight sight);
 	/* The session has another owner, or none. */
 	void (*changed)(struct owner_use *use);
+	/* It is served here, and the lease has ended: another node may take the session. NULL:
+	 * nothing is to be done. */
+	void (*lapsed)(struct owner_use *use);
 	/* Another process has this one's address, or this one has another, and the session is
 	 * waited for: a use that may last long must end now. May be called again. NULL: it is over
 	 * soon. */

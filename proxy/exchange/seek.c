@@ -10,6 +10,7 @@
 #include "exchange/reply.h"
 #include "exchange/turn_limits.h"
 #include "http/problem.h"
+#include "upstream/server_connection.h"
 
 /* So often a node that failed is tried again, and the store asked who the owner is. */
 #define LOOK_MS 200
@@ -99,9 +100,13 @@ static void answer_unknown(struct exchange *x)
 		answer(x, 503, "the session's owner is not known", RETRY_MS);
 }
 
-/* Here, under an ownership that is over. What has begun to leave is cut off. */
+/* Here, under an ownership that is over. What has begun to leave is cut off, also what our system
+ * still has of it: on a way that is cut, that would leave when the way is mended, behind what other
+ * owners have sent. */
 static void answer_over(struct exchange *x)
 {
+	if (x->connection)
+		server_reset_at_close(x->connection);
 	if (x->attempt.request_started)
 		answer(x, 502, "session over", HTTP_PROBLEM_NO_RETRY);
 	else
@@ -271,6 +276,12 @@ static void on_answered(struct owner_use *use, enum owner_sight sight)
 	client_advance(client);
 }
 
+/* Has its server all of it? */
+static bool has_arrived(const struct exchange *x)
+{
+	return exchange_has_sent(x) && !(x->connection && server_has_untaken(x->connection));
+}
+
 /* Its session has another owner than when it continued. */
 static void on_changed(struct owner_use *use)
 {
@@ -289,8 +300,21 @@ static void on_changed(struct owner_use *use)
 	else if (x->state == EXCHANGE_FORWARDING && use->node && x->attempt.request_started)
 		answer(x, 502, "the session's owner was lost", HTTP_PROBLEM_NO_RETRY);
 	else if ((x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING) && !use->node &&
-		 !exchange_has_sent(x))
+		 !has_arrived(x))
 		answer_over(x);
+	client_advance(client);
+}
+
+/* The lease is over, and from now on another node may take the session. */
+static void on_lapsed(struct owner_use *use)
+{
+	struct exchange *x = exchange_of(use);
+	bool is_at_server = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING;
+
+	if (!x->client || !is_at_server || !x->connection || !server_has_untaken(x->connection))
+		return;
+	struct client *client = x->client;
+	answer_over(x);
 	client_advance(client);
 }
 
@@ -301,6 +325,8 @@ static void on_moves(struct owner_use *use)
 
 	if (x->attempt.endless)
 		exchange_abort(x, "session moves");
+	else if (!owner_is_valid(owners_of(x), use))
+		on_lapsed(use);
 }
 
 /* ---- failures of the other node -------------------------------------------------------------- */
@@ -373,6 +399,7 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 	use->answered = on_answered;
 	use->changed = on_changed;
 	use->moves = on_moves;
+	use->lapsed = on_lapsed;
 	enum owner_begun begun =
 		owners_of(x) ? owner_begin(owners_of(x), x->worker, use, key,
 				       x->route->sessions.owner_idle_ms, turn_name_session)

@@ -181,6 +181,16 @@ bool server_has_input(const struct server_connection *connection)
 	return stream_has_input(&connection->stream);
 }
 
+bool server_has_untaken(const struct server_connection *connection)
+{
+	return stream_taken(&connection->stream) < connection->stream.sent;
+}
+
+void server_reset_at_close(struct server_connection *connection)
+{
+	stream_reset_at_close(&connection->stream);
+}
+
 struct server_state *server_state_of(const struct server_connection *connection)
 {
 	return connection->known;

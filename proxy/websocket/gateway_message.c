@@ -79,6 +79,7 @@ static struct exchange *make(struct gateway *gateway, const struct gateway_event
 	x->tunnel.gateway = gateway;
 	x->owner.use.changed = on_owner_changed;
 	x->owner.use.moves = NULL;
+	x->owner.use.lapsed = NULL;
 	if (gateway->owner.session)
 		owner_share(gateway->worker->node->owners, &x->owner.use, &gateway->owner);
 	if (!event)

@@ -8,6 +8,7 @@
 #include "base/hop_proof.h"
 #include "exchange/hop.h"
 #include "exchange/judge.h"
+#include "exchange/owner_sweep.h"
 #include "exchange/owner_table.h"
 #include "exchange/owners.h"
 #include "exchange/respond.h"
@@ -154,6 +155,66 @@ static void nothing_is_sent_when_the_lease_is_over(void **state)
 	server_send_all(stage->worker);
 	assert_string_equal(stage_server_got(stage, 0), "");
 	assert_has(stage_client_got(stage), "HTTP/1.1 503 ");
+	end(stage);
+}
+
+/* The lease ends, and the store does not answer. */
+static void lapse(struct stage *stage)
+{
+	struct owners *owners = stage->relay.node.owners;
+
+	asked.is_away = true;
+	stage_at(stage, LEASE_MS);
+	owners_sweep(owners, stage->worker);
+	assert_false(owners->has_lapsed); /* the workers were told */
+	owners_look_at_uses(owners, stage->worker);
+	stage_turn(stage);
+}
+
+/* Our system would send it in its own time, behind what the next owner has sent. */
+static void what_has_not_arrived_ends_with_the_lease(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	held(stage, 5);
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	lapse(stage);
+	assert_has(stage_client_got(stage), "HTTP/1.1 502 ");
+	end(stage);
+}
+
+static void nor_does_it_outlive_the_news_of_another_owner(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct owners *owners = stage->relay.node.owners;
+
+	(void)state;
+	stage_ask(stage, GET);
+	held(stage, 5);
+	stage_at(stage, LEASE_MS / 2);
+	owners_sweep(owners, stage->worker);
+	assert_int_equal(asked.verb, OWNER_RENEW);
+	elsewhere(stage);
+	owners_look_at_uses(owners, stage->worker);
+	stage_turn(stage);
+	assert_has(stage_client_got(stage), "HTTP/1.1 502 ");
+	end(stage);
+}
+
+static void what_has_arrived_does_not(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	held(stage, 5);
+	assert_has(stage_server_got(stage, 0), "\r\nSluice-Fence: 5\r\n");
+	lapse(stage);
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	flight_answer(stage, x, DONE);
+	assert_has(stage_client_got(stage), "HTTP/1.1 200 ");
 	end(stage);
 }
 
@@ -440,6 +501,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_that_nobody_owns_is_taken),
 		cmocka_unit_test(nothing_is_sent_when_the_lease_is_over),
+		cmocka_unit_test(what_has_not_arrived_ends_with_the_lease),
+		cmocka_unit_test(nor_does_it_outlive_the_news_of_another_owner),
+		cmocka_unit_test(what_has_arrived_does_not),
 		cmocka_unit_test(one_of_another_node_is_forwarded_to_it),
 		cmocka_unit_test(nothing_is_sent_to_one_that_is_the_owner_no_more),
 		cmocka_unit_test(one_that_is_followed_ends_with_the_ownership),
