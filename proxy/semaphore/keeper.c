@@ -347,6 +347,7 @@ static bool is_settled(const struct keeper *keeper)
 static enum broker_result search(struct keeper *keeper, uint64_t now)
 {
 	uint32_t before = holder_usable(&keeper->holder);
+	uint64_t messages = keeper->holder.messages;
 	bool is_free = true;
 	enum broker_result result = BROKER_DONE;
 
@@ -360,7 +361,9 @@ static enum broker_result search(struct keeper *keeper, uint64_t now)
 		keeper->search_pause_ms = 0; /* there may be more soon */
 	if (before == 0)
 		keeper->turn_began_ns = now_ns(keeper);
-	keeper->heard_ns = now;
+	/* Where all slots are this node's, there was nothing to ask. */
+	if (keeper->holder.messages != messages)
+		keeper->heard_ns = now;
 	keeper->is_barred = result == BROKER_REFUSED;
 	if (keeper->is_barred)
 		snprintf(keeper->why, sizeof(keeper->why), "%s", keeper->broker->why);

@@ -330,6 +330,23 @@ static void a_node_that_stood_still_starts_nothing(void **state)
 	assert_true(fake_node_slots(node) > 0);
 }
 
+/* It has all slots and wants more: with none left to look at, it asks the broker nothing, and
+ * learns nothing. */
+static void a_lease_begins_with_a_question_to_the_broker(void **state)
+{
+	struct site *site = begin(3, &local, true);
+	const struct fake_node *node = &site->nodes[0];
+
+	(void)state;
+	site->load[0] = 10;
+	for (unsigned round = 0; round < 2000; round++) {
+		run_ms(site, 10);
+		assert_true(
+			node->bound.slots.until_ns <= (node->heard_ms + KEEPER_LEASE_MS) * 1000000);
+	}
+	assert_int_equal(node->in_flight, 3);
+}
+
 /* ---- without the broker ---------------------------------------------------------------------- */
 
 static void end_broker(struct site *site)
@@ -470,6 +487,7 @@ int main(void)
 		cmocka_unit_test(a_removed_slot_is_used_no_more),
 		cmocka_unit_test(a_removed_slot_is_held_until_its_request_ends),
 		cmocka_unit_test(a_node_that_stood_still_starts_nothing),
+		cmocka_unit_test(a_lease_begins_with_a_question_to_the_broker),
 		cmocka_unit_test(without_the_broker_each_has_its_share),
 		cmocka_unit_test(without_the_broker_all_is_refused),
 		cmocka_unit_test(at_the_start_the_share_is_by_the_file),
