@@ -100,6 +100,7 @@ static void set_away(struct keeper *keeper, uint64_t began_ns)
 	uint32_t share = keeper->config.refuses ? 0 : share_of(keeper, slots);
 	struct run_queue_use use;
 
+	keeper->share = share;
 	set_bound(keeper,
 		(struct run_queue_slots){.count = share,
 			.until_ns = began_ns + KEEPER_AWAY_MS * NS_PER_MS,
@@ -107,13 +108,15 @@ static void set_away(struct keeper *keeper, uint64_t began_ns)
 		&use);
 }
 
-/* The share continues; by its own right as long as that was said, then only by slots. */
+/* The share continues, by slots. Where these are fewer, another has them that has no share: a node
+ * that has begun since, or that has not lost the broker. */
 static void set_returning(struct keeper *keeper, struct run_queue_use *use)
 {
 	struct run_queue_slots slots = keeper->bound.slots;
 
+	slots.count = lesser(keeper->share, holder_usable(&keeper->holder));
 	slots.until_ns = lease_ends_ns(keeper);
-	if (slots.refuses || slots.count > holder_usable(&keeper->holder))
+	if (slots.refuses)
 		keeper->calls->read(keeper->ctx, use);
 	else
 		set_bound(keeper, slots, use);
@@ -269,9 +272,7 @@ static void note_use(struct keeper *keeper, const struct run_queue_use *use, uin
 	if (now < keeper->cap_ends_ns)
 		keeper->wanted = lesser(keeper->wanted, keeper->cap);
 	if (keeper->state == SEMAPHORE_RETURNS)
-		keeper->wanted = use->in_flight > keeper->bound.slots.count
-					 ? use->in_flight
-					 : keeper->bound.slots.count;
+		keeper->wanted = use->in_flight > keeper->share ? use->in_flight : keeper->share;
 }
 
 /* Another waits, and we have more than our share: half of what is more is given back. A share may

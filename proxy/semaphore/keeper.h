@@ -23,8 +23,9 @@
  * flight by them needs it no more.
  *
  * AWAY: the share of this node, by what was known last, or nothing. RETURNS: the broker is back,
- * and the others may not have seen that yet. For some seconds each takes slots only for what it has
- * in flight, so that none takes those that another is using by its share.
+ * and the others may not have seen that yet. For some seconds each takes slots only for its share
+ * and what it has in flight, so that none takes those that another is using by its share; and uses
+ * no more of its share than it has slots.
  */
 #ifndef SEMAPHORE_KEEPER_H
 #define SEMAPHORE_KEEPER_H
@@ -107,6 +108,7 @@ struct keeper {
 	uint32_t needs[KEEPER_WINDOWS]; /* the most of each part of `idle_ms`, newest first */
 	uint64_t window_ends_ns;
 	uint32_t wanted;        /* slots */
+	uint32_t share;         /* of the last state AWAY */
 	uint32_t cap;           /* others wait: no more than so many, */
 	uint64_t cap_ends_ns;   /* until then */
 	uint64_t turn_began_ns; /* the first slot was taken, after none */

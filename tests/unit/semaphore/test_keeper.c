@@ -378,6 +378,36 @@ static void without_the_broker_each_has_its_share(void **state)
 	assert_int_equal(site->nodes[0].in_flight + site->nodes[1].in_flight, 10);
 }
 
+/* It has begun as the broker came back, and takes all slots before the others have noticed: these
+ * use their shares until then, and no longer. */
+static void a_share_ends_where_another_has_the_slots(void **state)
+{
+	struct site *site = begin(9, &local, true);
+	unsigned in_flight = 0;
+
+	(void)state;
+	site->load[0] = site->load[1] = 20;
+	run_ms(site, 5000);
+	end_broker(site);
+	run_ms(site, 10000);
+	assert_int_equal(site->nodes[0].in_flight, 3);
+	site->is_up = true;
+	fake_node_begin(&site->nodes[2], &site->server, &site->is_up, &site->connections, &local);
+	site->load[2] = 20;
+	fake_node_step(&site->nodes[2]);
+	for (unsigned i = 0; i < 20; i++)
+		fake_node_enter(&site->nodes[2]);
+	fake_node_step(&site->nodes[2]);
+	assert_int_equal(fake_node_slots(&site->nodes[2]), 9);
+	run_ms(site, 1500);
+	for (unsigned i = 0; i < NODES; i++)
+		in_flight += site->nodes[i].in_flight;
+	assert_in_range(in_flight, 1, 9);
+	run_ms(site, 20000);
+	for (unsigned i = 0; i < NODES; i++)
+		assert_int_equal(site->nodes[i].in_flight, 3);
+}
+
 static void without_the_broker_all_is_refused(void **state)
 {
 	struct site *site = begin(10, &refusing, true);
@@ -489,6 +519,7 @@ int main(void)
 		cmocka_unit_test(a_node_that_stood_still_starts_nothing),
 		cmocka_unit_test(a_lease_begins_with_a_question_to_the_broker),
 		cmocka_unit_test(without_the_broker_each_has_its_share),
+		cmocka_unit_test(a_share_ends_where_another_has_the_slots),
 		cmocka_unit_test(without_the_broker_all_is_refused),
 		cmocka_unit_test(at_the_start_the_share_is_by_the_file),
 		cmocka_unit_test(a_cut_connection_is_made_again_at_once),
