@@ -118,6 +118,9 @@ void check_health_shared(struct build *build, const struct instance *instance);
 
 /* Of a [semaphore]. check_semaphore.c */
 void check_semaphore(struct build *build, const struct instance *instance);
+/* Counts a node once for each of its upstreams with the semaphore, as each has a share of its own.
+ * After all upstreams. check_semaphore.c */
+void check_semaphore_nodes(const struct build *build);
 
 /* Routes that another route always precedes. check_routes.c */
 void check_routes_are_reached(struct build *build);

@@ -510,6 +510,7 @@ void check_snapshot(struct build *build)
 		else if (instance->section->id == SECTION_SEMAPHORE)
 			check_semaphore(build, instance);
 	}
+	check_semaphore_nodes(build);
 	check_plans(build);
 	check_limits_of_routes(build);
 	check_routes_are_reached(build);

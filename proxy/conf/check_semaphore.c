@@ -56,3 +56,17 @@ void check_semaphore(struct build *build, const struct instance *instance)
 			heartbeat->text);
 #endif
 }
+
+void check_semaphore_nodes(const struct build *build)
+{
+	const struct conf *conf = build->conf;
+
+	for (size_t i = 0; i < conf->fleet.semaphores.count; i++) {
+		struct conf_semaphore *semaphore = &conf->fleet.semaphores.items[i];
+		uint64_t users = 0;
+		for (size_t at = 0; at < conf->upstream_count; at++)
+			users += conf->upstreams[at].semaphore == semaphore;
+		uint64_t connections = semaphore->nodes * (users > 1 ? users : 1);
+		semaphore->nodes = connections < UINT32_MAX ? (uint32_t)connections : UINT32_MAX;
+	}
+}

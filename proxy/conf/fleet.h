@@ -35,9 +35,10 @@ struct conf_semaphore {
 	const char *name;
 	unsigned line;
 	struct conf_broker broker;
-	const char *password;  /* from a file; NULL: the broker's */
-	uint32_t size;         /* slots that are made */
-	uint32_t nodes;        /* that divide them while the broker is away; 0: as were seen */
+	const char *password; /* from a file; NULL: the broker's */
+	uint32_t size;        /* slots that are made */
+	uint32_t nodes; /* that divide them while the broker is away, each counted once for each
+			 * of its upstreams with this semaphore; 0: as were seen */
 	uint64_t heartbeat_ms; /* whole seconds, 10s */
 	uint64_t timeout_ms;   /* broker_timeout, 10s */
 };

@@ -19,7 +19,8 @@ const struct option options_semaphore[] = {
 		.help = "Number of slots that sluice semaphore create makes."},
 	{"nodes", &type_count32, LIVE, AT(nodes), .fallback = "0", BETWEEN(0, 10000),
 		.help = "Maximum number of nodes, which share the slots while the broker is "
-			"unavailable; 0 is the number of nodes seen recently."},
+			"unavailable, each equally among its upstreams with this semaphore; 0 is the "
+			"number of nodes seen recently."},
 	{"heartbeat", &type_duration, LIVE, AT(heartbeat_ms), .fallback = "10s", BETWEEN(1000, 600000),
 		.flags = OPTION_DURATION,
 		.help = "Interval, in whole seconds, at which the broker and sluice check that "

@@ -105,6 +105,30 @@ static void of_upstreams(void **state)
 	assert_true(warned);
 	conf_release(conf);
 }
+
+/* Each of its upstreams has a share: a node with two of them counts as two. */
+static void nodes_count_for_each_upstream(void **state)
+{
+	const struct conf *conf =
+		parse_good(TEXT_BASE "[upstream one]\nserver = 127.0.0.1:9\nsemaphore = s\n"
+				     "[upstream two]\nserver = 127.0.0.1:9\nsemaphore = s\n"
+				     "[upstream three]\nserver = 127.0.0.1:9\nsemaphore = t\n"
+				     "[route one]\nupstream = one\npath = /1\n"
+				     "[route two]\nupstream = two\npath = /2\n"
+				     "[route three]\nupstream = three\npath = /3\n"
+				     "[semaphore s]\nbroker = amqp://h\nnodes = 3\n"
+				     "[semaphore t]\nbroker = amqp://h\nnodes = 3\n"
+				     "[semaphore unused]\nbroker = amqp://h\nnodes = 3\n"
+				     "[semaphore unknown]\nbroker = amqp://h\n");
+	const struct conf_semaphore *semaphores = conf->fleet.semaphores.items;
+
+	(void)state;
+	assert_int_equal(semaphores[0].nodes, 6);
+	assert_int_equal(semaphores[1].nodes, 3);
+	assert_int_equal(semaphores[2].nodes, 3);
+	assert_int_equal(semaphores[3].nodes, 0);
+	conf_release(conf);
+}
 #else
 static void refused_without_rabbitmq(void **state)
 {
@@ -122,6 +146,7 @@ int main(void)
 		cmocka_unit_test(urls_that_are_none),
 		cmocka_unit_test(names),
 		cmocka_unit_test(of_upstreams),
+		cmocka_unit_test(nodes_count_for_each_upstream),
 #else
 		cmocka_unit_test(refused_without_rabbitmq),
 #endif
