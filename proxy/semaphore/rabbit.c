@@ -196,13 +196,20 @@ static struct rabbit *rabbit_of(struct broker *broker)
 	return CONTAINER_OF(broker, struct rabbit, broker);
 }
 
+/* A slot is a classic queue, whatever the virtual host's default is: RabbitMQ deletes no quorum
+ * queue on the condition that it is unused. It takes a queue without a type as a classic one. */
 static enum broker_result declare_as(
 	struct rabbit *rabbit, const char *queue, bool is_passive, enum broker_queue kind)
 {
+	amqp_table_entry_t type = {.key = amqp_cstring_bytes("x-queue-type")};
+	amqp_table_t arguments = {.num_entries = kind == BROKER_DURABLE, .entries = &type};
+
 	if (!may_call(rabbit))
 		return BROKER_LOST;
+	type.value.kind = AMQP_FIELD_KIND_UTF8;
+	type.value.value.bytes = amqp_cstring_bytes("classic");
 	amqp_queue_declare(rabbit->amqp, COMMANDS, amqp_cstring_bytes(queue), is_passive,
-		kind == BROKER_DURABLE, kind == BROKER_EXCLUSIVE, false, amqp_empty_table);
+		kind == BROKER_DURABLE, kind == BROKER_EXCLUSIVE, false, arguments);
 	return take_reply(rabbit, COMMANDS, amqp_get_rpc_reply(rabbit->amqp));
 }
 

@@ -10,6 +10,7 @@ from lib.rabbit import Rabbit
 from lib.tap import equal, group, main, true
 
 ODD_VHOST, ODD_USER, ODD_PASSWORD = "a/b c%", "me@here", "p:ss/w@rd%"
+QUORUM_VHOST = "quorum"
 
 BASE = """[listener main]
 bind = 127.0.0.1:1
@@ -82,6 +83,15 @@ def life(t, rabbit):
         equal(status, 0)
         true(re.search(r"removed +2\n", output), output)
         one.refused(1, "there is no such semaphore", "destroy")
+
+
+def queue_types(t, rabbit):
+    with t.point("slots are classic queues, also where the virtual host's queues are quorum queues"):
+        one = Semaphore(t, rabbit, url=f"amqp://{rabbit.address}/{QUORUM_VHOST}")
+        equal(one.do("create")["added"], 3)
+        equal(one.do("add", 2)["max"], 5)
+        equal(one.do("remove", 3)["removed"], 3)
+        equal(one.do("destroy")["removed"], 2)
 
 
 def holders(t, rabbit):
@@ -254,8 +264,8 @@ def restart(t, rabbit):
 def semaphores(t):
     rabbit = Rabbit(t, users={ODD_USER: (ODD_PASSWORD, {ODD_VHOST: ".*"}),
                               "stranger": ("secret", {}), "reader": ("secret", {"/": "^$"})},
-                    vhosts=[ODD_VHOST])
-    for part in (life, holders, administrators, deaths, foreign_queues, entries, command_lines, restart):
+                    vhosts=[ODD_VHOST, QUORUM_VHOST], types={QUORUM_VHOST: "quorum"})
+    for part in (life, queue_types, holders, administrators, deaths, foreign_queues, entries, command_lines, restart):
         part(t, rabbit)
 
 

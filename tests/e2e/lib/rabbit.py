@@ -25,9 +25,9 @@ def hash_password(password):
 
 class Rabbit:
     """`users`: {name: (password, {vhost: permission to configure})}, besides guest; `vhosts` besides
-    "/"."""
+    "/"; `types`: {vhost: the type of queues there, by default}."""
 
-    def __init__(self, t, users=None, vhosts=()):
+    def __init__(self, t, users=None, vhosts=(), types=None):
         self.script = next((s for s in SCRIPTS if s and os.access(s, os.X_OK)), None)
         if not self.script or not shutil.which("epmd"):
             raise Skip("rabbitmq-server is not installed")
@@ -35,7 +35,7 @@ class Rabbit:
         self.folder = t.path("rabbit")
         os.mkdir(self.folder)
         self.port, self.distribution, self.mapper = (Port(socket.AF_INET) for _ in range(3))
-        self._write("definitions.json", json.dumps(self._definitions(users or {}, vhosts)))
+        self._write("definitions.json", json.dumps(self._definitions(users or {}, vhosts, types or {})))
         self._write("enabled_plugins", "[].\n")
         self._write("rabbitmq.conf", f"""
 listeners.tcp.1 = 127.0.0.1:{self.port.number}
@@ -54,10 +54,11 @@ log.file = false
             out.write(text)
 
     @staticmethod
-    def _definitions(users, vhosts):
+    def _definitions(users, vhosts, types):
         users = {"guest": ("guest", {vhost: ".*" for vhost in ["/", *vhosts]}), **users}
         return {
-            "vhosts": [{"name": vhost} for vhost in ["/", *vhosts]],
+            "vhosts": [{"name": vhost, "metadata": {"default_queue_type": types[vhost]} if vhost in types else {}}
+                       for vhost in ["/", *vhosts]],
             "users": [{"name": name, "password_hash": hash_password(password), "tags": "",
                        "hashing_algorithm": "rabbit_password_hashing_sha256"}
                       for name, (password, _) in users.items()],
