@@ -164,6 +164,14 @@ void passage_abort(struct passage *p, const char *why)
 	passage_end(p, why);
 }
 
+/* The next owner's bytes reach the server from now on: what is left of these must not follow. */
+static void abort_with_session(struct passage *p, const char *why)
+{
+	if (p->server.open)
+		stream_discard_untaken(&p->server);
+	passage_abort(p, why);
+}
+
 bool passage_may_send(const struct passage *p)
 {
 	return !p->owner.session || p->owner.node ||
@@ -243,7 +251,7 @@ static void run_bytes(struct passage *p)
 	uint64_t now_ms = worker_now_ms(p->worker);
 
 	if (!passage_may_send(p)) {
-		passage_abort(p, "session over");
+		abort_with_session(p, "session over");
 		return;
 	}
 	if (!run_way(p, &p->up) || !run_way(p, &p->down)) {
@@ -428,18 +436,29 @@ static void take_ticket(struct passage *p, struct exchange *x)
 					 worker_now_ns(p->worker)) == QUEUE_UNDER_WAY;
 }
 
-/* Its session has another owner: nothing more of it may reach a server by this one. */
-static void on_owner_changed(struct owner_use *use)
+/* Its session has another owner, or may have: nothing more of it may reach a server by this one. */
+static void session_is_over(struct passage *p)
 {
-	struct passage *p = CONTAINER_OF(use, struct passage, owner);
-
 	if (!p->socket) {
-		passage_abort(p, "session over");
+		abort_with_session(p, "session over");
 		return;
 	}
 	p->worker->switched->session_is_over(p);
 	if (!p->has_ended)
 		passage_run(p);
+}
+
+static void on_owner_changed(struct owner_use *use)
+{
+	session_is_over(CONTAINER_OF(use, struct passage, owner));
+}
+
+static void on_owner_lapsed(struct owner_use *use)
+{
+	struct passage *p = CONTAINER_OF(use, struct passage, owner);
+
+	if (p->server.open && stream_has_untaken(&p->server))
+		session_is_over(p);
 }
 
 /* A socket closes in order; in a process that ends, when the drain says so (websocket/times.c). */
@@ -448,7 +467,9 @@ static void on_owner_moves(struct owner_use *use)
 	struct passage *p = CONTAINER_OF(use, struct passage, owner);
 
 	if (!p->socket) {
-		passage_abort(p, "session moves");
+		abort_with_session(p, "session moves");
+	} else if (!passage_may_send(p)) {
+		on_owner_lapsed(use);
 	} else if (!owners_are_replaced(p->worker->node->owners)) {
 		p->worker->switched->session_ends(p);
 		if (!p->has_ended)
@@ -459,6 +480,7 @@ static void on_owner_moves(struct owner_use *use)
 static void take_owner(struct passage *p, struct exchange *x)
 {
 	p->owner.changed = on_owner_changed;
+	p->owner.lapsed = on_owner_lapsed;
 	p->owner.moves = on_owner_moves;
 	if (x->owner.use.session)
 		owner_move(&p->owner, &x->owner.use);

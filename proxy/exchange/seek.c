@@ -106,7 +106,7 @@ static void answer_unknown(struct exchange *x)
 static void answer_over(struct exchange *x)
 {
 	if (x->connection)
-		server_reset_at_close(x->connection);
+		server_discard_untaken(x->connection);
 	if (x->attempt.request_started)
 		answer(x, 502, "session over", HTTP_PROBLEM_NO_RETRY);
 	else

@@ -185,6 +185,19 @@ static inline uint64_t stream_taken(const struct stream *stream)
 	return stream->sent - stream->transport->untaken(stream);
 }
 
+static inline bool stream_has_untaken(const struct stream *stream)
+{
+	return stream_taken(stream) < stream->sent;
+}
+
+/* At its close this system throws away what the peer's has not taken: else it would leave in its
+ * own time, when a way that is cut has been mended. */
+static inline void stream_discard_untaken(struct stream *stream)
+{
+	if (stream_has_untaken(stream))
+		stream_reset_at_close(stream);
+}
+
 /* Is a connection that should be silent over, or has it anything to read? As far as it was
  * reported. */
 bool stream_is_stale(const struct stream *stream);

@@ -183,12 +183,12 @@ bool server_has_input(const struct server_connection *connection)
 
 bool server_has_untaken(const struct server_connection *connection)
 {
-	return stream_taken(&connection->stream) < connection->stream.sent;
+	return stream_has_untaken(&connection->stream);
 }
 
-void server_reset_at_close(struct server_connection *connection)
+void server_discard_untaken(struct server_connection *connection)
 {
-	stream_reset_at_close(&connection->stream);
+	stream_discard_untaken(&connection->stream);
 }
 
 struct server_state *server_state_of(const struct server_connection *connection)

@@ -74,7 +74,7 @@ bool server_has_input(const struct server_connection *connection);
  * time, also when the connection is closed, */
 bool server_has_untaken(const struct server_connection *connection);
 /* unless this was called before: then the rest is thrown away. */
-void server_reset_at_close(struct server_connection *connection);
+void server_discard_untaken(struct server_connection *connection);
 /* Its server's. */
 struct server_state *server_state_of(const struct server_connection *connection);
 

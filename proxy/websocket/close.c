@@ -287,6 +287,7 @@ void socket_session_over(struct websocket *socket)
 	socket_close_failed(socket, CLOSE_RESTART, slice_of(why), why);
 	if (!socket->gateway) { /* else it will see */
 		end_messages(socket, why);
+		stream_discard_untaken(&socket->passage->server);
 		stream_close(&socket->passage->server);
 	}
 	tell_client_at_last(socket);

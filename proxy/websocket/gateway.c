@@ -8,7 +8,9 @@
 #include "exchange/hop.h"
 #include "exchange/turn_place.h"
 #include "upstream/server.h"
+#include "upstream/server_connection.h"
 #include "websocket/close.h"
+#include "websocket/socket.h"
 #include "websocket/state.h"
 
 #define INTERIMS_A_TURN 16
@@ -89,6 +91,14 @@ static bool hold_listener(struct gateway *gateway, const struct exchange *handsh
 	return gateway->listener;
 }
 
+void gateway_session_over(struct gateway *gateway)
+{
+	for (struct exchange *x = gateway->client.first; x; x = x->next)
+		if (x->connection)
+			server_discard_untaken(x->connection);
+	gateway_abort(gateway, "session over");
+}
+
 /* Its session is another node's: nothing more may reach the server. Its socket learns of it for
  * itself. */
 static void on_owner_changed(struct owner_use *use)
@@ -96,12 +106,36 @@ static void on_owner_changed(struct owner_use *use)
 	struct gateway *gateway = CONTAINER_OF(use, struct gateway, owner);
 
 	if (!gateway->opening)
-		gateway_abort(gateway, "session over");
+		gateway_session_over(gateway);
+}
+
+static bool has_untaken(const struct gateway *gateway)
+{
+	const struct exchange *x = gateway->client.first;
+
+	while (x && !(x->connection && server_has_untaken(x->connection)))
+		x = x->next;
+	return x;
+}
+
+static void on_owner_lapsed(struct owner_use *use)
+{
+	struct gateway *gateway = CONTAINER_OF(use, struct gateway, owner);
+	struct websocket *socket = gateway->socket;
+
+	if (gateway->opening || !has_untaken(gateway))
+		return;
+	if (socket && !socket_has_ended(socket))
+		socket_session_over(socket);
+	gateway_session_over(gateway);
+	if (socket && !socket_has_ended(socket))
+		socket_run(socket);
 }
 
 static void share_owner(struct gateway *gateway, const struct exchange *handshake)
 {
 	gateway->owner.changed = on_owner_changed;
+	gateway->owner.lapsed = on_owner_lapsed;
 	if (handshake->owner.use.session)
 		owner_share(gateway->worker->node->owners, &gateway->owner, &handshake->owner.use);
 }

@@ -3,6 +3,7 @@
 #include "gatewayed.h"
 
 #include "exchange/owner_use.h"
+#include "upstream/server_connection.h"
 
 #define LEASE_MS 10000
 #define FENCE    7
@@ -102,10 +103,51 @@ static void another_has_it(void **state)
 	own();
 	opened_client(&o, FRAME_TEXT, "one");
 	opened_client(&o, FRAME_TEXT, "waits for its limit");
+	assert_string_equal(opened_to_server(&o), "text(one) ");
 	assert_non_null(o.socket->client.first);
 	it_is_anothers();
 	assert_null(o.socket->client.first);
-	assert_over("text(one) end");
+	assert_over("end");
+}
+
+/* What the server's system has not taken would leave when a cut way is mended, behind what the next
+ * owner has sent. */
+static void what_has_not_arrived_never_will(void **state)
+{
+	(void)state;
+	opened_begin(&o, &read_here);
+	own();
+	opened_client(&o, FRAME_TEXT, "one");
+	it_is_anothers();
+	assert_over("cut");
+}
+
+/* The store does not say that another has it, but one may. */
+static void nor_when_the_lease_ends(void **state)
+{
+	(void)state;
+	opened_begin(&o, &read_here);
+	own();
+	opened_client(&o, FRAME_TEXT, "one");
+	o.stage->worker->loop.now_ns += LEASE_MS * CLOCK_NS_PER_MS;
+	owners_look_at_uses(owners, o.stage->worker);
+	opened_turn(&o);
+	assert_over("cut");
+}
+
+static void what_has_arrived_stays_when_the_lease_ends(void **state)
+{
+	(void)state;
+	opened_begin(&o, &read_here);
+	own();
+	opened_client(&o, FRAME_TEXT, "one");
+	assert_string_equal(opened_to_server(&o), "text(one) ");
+	o.stage->worker->loop.now_ns += LEASE_MS * CLOCK_NS_PER_MS;
+	owners_look_at_uses(owners, o.stage->worker);
+	assert_true(opened_is_open(&o));
+	assert_string_equal(opened_to_client(&o), "");
+	opened_client(&o, FRAME_TEXT, "two");
+	assert_over("end");
 }
 
 /* 1001, which it would have got, says that all it has sent was passed on. */
@@ -117,8 +159,9 @@ static void another_has_it_in_a_drain(void **state)
 	opened_client(&o, FRAME_TEXT, "one");
 	opened_client(&o, FRAME_TEXT, "waits for its limit");
 	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("drained"), "drained");
+	assert_string_equal(opened_to_server(&o), "text(one) ");
 	it_is_anothers();
-	assert_string_equal(opened_to_server(&o), "text(one) end");
+	assert_string_equal(opened_to_server(&o), "end");
 	assert_has(opened_to_client(&o), "close(1012 ");
 	opened_client_closes(&o, 1012, "");
 	free_owners();
@@ -175,6 +218,20 @@ static void a_gateway_of_anothers(void **state)
 	assert_gateway_over();
 }
 
+static void a_gateway_whose_message_has_not_arrived(void **state)
+{
+	(void)state;
+	begin();
+	own();
+	say("one");
+	struct exchange *x = o.socket->gateway->client.first;
+	assert_true(x && x->connection && server_has_untaken(x->connection));
+	o.stage->worker->loop.now_ns += LEASE_MS * CLOCK_NS_PER_MS;
+	owners_look_at_uses(owners, o.stage->worker);
+	opened_turn(&o);
+	assert_gateway_over();
+}
+
 /* Neither does the server hear that it has gone. */
 static void a_gateway_whose_client_leaves_behind_the_lease(void **state)
 {
@@ -196,10 +253,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(as_long_as_the_lease_is_in_hand),
 		cmocka_unit_test(another_has_it),
+		cmocka_unit_test(what_has_not_arrived_never_will),
+		cmocka_unit_test(nor_when_the_lease_ends),
+		cmocka_unit_test(what_has_arrived_stays_when_the_lease_ends),
 		cmocka_unit_test(another_has_it_in_a_drain),
 		cmocka_unit_test(the_client_leaves_behind_the_lease),
 		cmocka_unit_test(a_gateway_sends_nothing_behind_the_lease),
 		cmocka_unit_test(a_gateway_of_anothers),
+		cmocka_unit_test(a_gateway_whose_message_has_not_arrived),
 		cmocka_unit_test(a_gateway_whose_client_leaves_behind_the_lease),
 	};
 
