@@ -578,8 +578,10 @@ static void begin(struct keeping *keeping, const struct conf *conf, struct upstr
 		kept->left.run = take_left;
 		pthread_mutex_init(&kept->lock, NULL);
 		kept->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		error = kept->wake_fd < 0 ? errno : 0;
 		give(kept, conf, upstream->conf);
-		error = kept->wake_fd < 0 ? EMFILE : start(kept);
+		if (error == 0)
+			error = start(kept);
 	}
 	if (error == 0) {
 		kept->next = keeping->first;
