@@ -57,6 +57,8 @@ bool owner_ask(struct owners *owners, struct worker *worker, struct owner_sessio
 	/* Whatever the answer, or without one: another may have it from now on. */
 	if (session->is_asked && verb == OWNER_GIVE) {
 		session->ends_ns = 0;
+		/* Those who use it look at that, too. release: see owner_session_become */
+		atomic_fetch_add_explicit(&session->version, 1, memory_order_release);
 		session->is_giving = true;
 	}
 	return session->is_asked;

@@ -50,6 +50,21 @@ static void it_is_renewed_while_it_is_used_and_given_up_when_idle(void **state)
 	assert_int_equal(owners_sweep(f->owners, f->worker), 0); /* and forgotten */
 }
 
+/* At the end of the process, also what is in use: another node may have it at once. */
+static void what_is_given_up_in_use_is_not_in_hand(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	assert_true(owner_is_valid(f->owners, &user.use));
+	owners_leave(f->owners, f->worker);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	assert_false(owner_is_valid(f->owners, &user.use));
+	assert_true(owner_is_same(f->owners, &user.use));
+	owner_end(f->owners, &user.use);
+}
+
 static void one_that_stood_still_does_not_believe_its_lease(void **state)
 {
 	struct fixture *f = *state;
@@ -591,6 +606,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(those_who_wait_are_answered_in_their_order_by_one_call),
 		TEST(it_is_renewed_while_it_is_used_and_given_up_when_idle),
+		TEST(what_is_given_up_in_use_is_not_in_hand),
 		TEST(one_that_stood_still_does_not_believe_its_lease),
 		TEST(the_lease_goes_on_when_nobody_took_it),
 		TEST(a_renewal_that_is_refused_is_the_end),
