@@ -16,6 +16,7 @@
 #include "exchange/owner_nodes.h"
 #include "exchange/owner_sweep.h"
 #include "exchange/owner_use.h"
+#include "exchange/parting.h"
 #include "exchange/passage.h"
 #include "exchange/turn_ask.h"
 #include "fleet/fleet_part.h"
@@ -177,11 +178,13 @@ static void command_passages(struct worker *worker, unsigned commands)
 {
 	while (commands & WORKER_STOP && worker->passages)
 		passage_end(worker->passages, "shutdown");
+	if (commands & WORKER_STOP)
+		partings_end(worker);
 }
 
 static bool has_no_passages(const struct worker *worker)
 {
-	return !worker->passages;
+	return !worker->passages && !worker->fleet.partings;
 }
 
 static const struct worker_part passages = {
@@ -233,6 +236,7 @@ static void end_orphans(struct worker *worker)
 {
 	while (worker->orphans)
 		exchange_end(worker->orphans);
+	partings_end(worker);
 	if (worker->node->owners)
 		owners_close_idle(worker->node->owners, worker);
 }

@@ -19,6 +19,7 @@
 #include "exchange/account.h"
 #include "exchange/hop.h"
 #include "exchange/owner_marks.h"
+#include "exchange/parting.h"
 #include "exchange/switched.h"
 #include "gate/authority.h"
 #include "listen/listener.h"
@@ -200,12 +201,19 @@ void exchange_forget_answer(struct exchange *x)
 	x->tunnel.collects = false;
 }
 
+void exchange_close_connection(struct exchange *x, struct server_connection *connection)
+{
+	if (x->owner.use.session)
+		parting_close(server_stream(connection), x->worker, &x->owner.use);
+	server_connection_close(connection);
+}
+
 void exchange_drop_connection(struct exchange *x)
 {
 	if (x->attempt.line.waiter)
 		pool_leave(&x->attempt.line);
 	if (x->connection) {
-		server_connection_close(x->connection);
+		exchange_close_connection(x, x->connection);
 		x->connection = NULL;
 	}
 	exchange_leave_server(x);

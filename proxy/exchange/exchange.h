@@ -395,6 +395,9 @@ void exchange_free_body(struct exchange *exchange);
 /* The collected part of its answer (exchange/collect.h) is not needed any more. */
 void exchange_forget_answer(struct exchange *exchange);
 
+/* Closes a connection that was its own; what it has sent leaves under its ownership, or not. */
+void exchange_close_connection(struct exchange *exchange, struct server_connection *connection);
+
 /* Lets go of its connection to the server, cutting it. */
 void exchange_drop_connection(struct exchange *exchange);
 

@@ -11,6 +11,7 @@
 #include "exchange/exchange.h"
 #include "exchange/hop.h"
 #include "exchange/kept_request.h"
+#include "exchange/parting.h"
 #include "exchange/passage_reset.h"
 #include "exchange/switched.h"
 #include "gate/kept_receipt.h"
@@ -136,7 +137,7 @@ void passage_end(struct passage *p, const char *why)
 		p->outcome = why;
 	log_debug("passage: ended: %s", p->outcome ? p->outcome : "by both sides");
 	stream_close(&p->client);
-	stream_close(&p->server);
+	parting_close(&p->server, p->worker, &p->owner);
 	wait_end(&p->wait);
 	if (p->socket)
 		p->worker->switched->end(p);
@@ -169,6 +170,7 @@ static void abort_with_session(struct passage *p, const char *why)
 {
 	if (p->server.open)
 		stream_discard_untaken(&p->server);
+	stream_close(&p->server);
 	passage_abort(p, why);
 }
 

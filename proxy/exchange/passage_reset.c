@@ -28,6 +28,7 @@ void passage_reset_look(struct passage *p, bool is_due)
 		p->idle_looks = taken == p->wait.progress ? p->idle_looks + 1 : 0;
 	if (is_over(p, taken)) {
 		stream_reset_at_close(p->resets);
+		stream_close(p->resets);
 		passage_end(p, p->outcome);
 		return;
 	}

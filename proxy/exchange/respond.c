@@ -283,7 +283,7 @@ void respond_release_server(struct exchange *x)
 		else if (clean && !exchange_has_affinity(x))
 			server_connection_keep(connection);
 		else
-			server_connection_close(connection);
+			exchange_close_connection(x, connection);
 	}
 }
 

@@ -290,8 +290,8 @@ static void on_changed(struct owner_use *use)
 
 	if (!client) {
 		/* Its answer was read on for the order's sake alone, and may never come. Here its
-		 * server still bounds it. */
-		if (use->node)
+		 * server still bounds it, once it has it. */
+		if (use->node || !has_arrived(x))
 			exchange_end(x);
 		return;
 	}
@@ -311,9 +311,13 @@ static void on_lapsed(struct owner_use *use)
 	struct exchange *x = exchange_of(use);
 	bool is_at_server = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING;
 
-	if (!x->client || !is_at_server || !x->connection || !server_has_untaken(x->connection))
+	if (!is_at_server || !x->connection || !server_has_untaken(x->connection))
 		return;
 	struct client *client = x->client;
+	if (!client) {
+		exchange_end(x);
+		return;
+	}
 	answer_over(x);
 	client_advance(client);
 }

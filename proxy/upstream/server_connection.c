@@ -186,6 +186,11 @@ bool server_has_untaken(const struct server_connection *connection)
 	return stream_has_untaken(&connection->stream);
 }
 
+struct stream *server_stream(struct server_connection *connection)
+{
+	return &connection->stream;
+}
+
 void server_discard_untaken(struct server_connection *connection)
 {
 	stream_discard_untaken(&connection->stream);

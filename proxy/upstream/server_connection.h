@@ -75,6 +75,8 @@ bool server_has_input(const struct server_connection *connection);
 bool server_has_untaken(const struct server_connection *connection);
 /* unless this was called before: then the rest is thrown away. */
 void server_discard_untaken(struct server_connection *connection);
+/* To be closed before the connection is. */
+struct stream *server_stream(struct server_connection *connection);
 /* Its server's. */
 struct server_state *server_state_of(const struct server_connection *connection);
 

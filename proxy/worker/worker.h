@@ -38,6 +38,7 @@ struct exchange;
 struct fleet_worker;
 struct listener;
 struct owner_use;
+struct parting;
 struct passage;
 struct server_calls;
 struct server_connection;
@@ -98,6 +99,7 @@ struct worker_fleet {
 	struct fleet_worker *own;         /* NULL: none */
 	struct loop_stage stage;          /* which must outlive it */
 	struct owner_use *uses;           /* of sessions: exchange/owners.h */
+	struct parting *partings;         /* connections: exchange/parting.h */
 	uint64_t confirmed;               /* of nodes that leave: exchange/owner_nodes.h */
 	const struct conf_secret *secret; /* of the site in force; other nodes have it, too */
 };

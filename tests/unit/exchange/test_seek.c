@@ -11,8 +11,10 @@
 #include "exchange/owner_sweep.h"
 #include "exchange/owner_table.h"
 #include "exchange/owners.h"
+#include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "fakes/flight.h"
+#include "http/problem.h"
 #include "upstream/server.h"
 
 #define OTHER    "0000000000000001/other/127.0.0.1:7946"
@@ -200,6 +202,59 @@ static void nor_does_it_outlive_the_news_of_another_owner(void **state)
 	owners_look_at_uses(owners, stage->worker);
 	stage_turn(stage);
 	assert_has(stage_client_got(stage), "HTTP/1.1 502 ");
+	end(stage);
+}
+
+/* Its client has left, and its answer is read on for the order's sake. */
+static void nor_does_one_whose_client_has_left(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, POST);
+
+	(void)state;
+	held(stage, 5);
+	stage->client.client.first = NULL;
+	exchange_client_gone(x);
+	assert_ptr_equal(stage->worker->orphans, x);
+	lapse(stage);
+	assert_null(stage->worker->orphans);
+	assert_null(stage->worker->fleet.partings);
+	end(stage);
+}
+
+/* One that was closed before: the session stays in use until what it was sent has arrived, */
+static void nor_does_a_connection_that_was_closed(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	held(stage, 5);
+	struct owner_session *session = x->owner.use.session;
+	exchange_drop_connection(x);
+	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
+	stage_turn(stage);
+	assert_has(stage_client_got(stage), "HTTP/1.1 504 ");
+	assert_non_null(stage->worker->fleet.partings);
+	assert_int_equal(session->users, 1);
+	lapse(stage);
+	assert_null(stage->worker->fleet.partings);
+	assert_int_equal(session->users, 0);
+	end(stage);
+}
+
+/* and no longer. */
+static void one_that_was_closed_and_has_arrived_is_forgotten(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	held(stage, 5);
+	assert_has(stage_server_got(stage, 0), "\r\nSluice-Fence: 5\r\n");
+	exchange_drop_connection(x);
+	assert_null(stage->worker->fleet.partings);
+	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
 	end(stage);
 }
 
@@ -503,6 +558,9 @@ int main(void)
 		cmocka_unit_test(nothing_is_sent_when_the_lease_is_over),
 		cmocka_unit_test(what_has_not_arrived_ends_with_the_lease),
 		cmocka_unit_test(nor_does_it_outlive_the_news_of_another_owner),
+		cmocka_unit_test(nor_does_one_whose_client_has_left),
+		cmocka_unit_test(nor_does_a_connection_that_was_closed),
+		cmocka_unit_test(one_that_was_closed_and_has_arrived_is_forgotten),
 		cmocka_unit_test(what_has_arrived_does_not),
 		cmocka_unit_test(one_of_another_node_is_forwarded_to_it),
 		cmocka_unit_test(nothing_is_sent_to_one_that_is_the_owner_no_more),

@@ -3,6 +3,7 @@
 #include "gatewayed.h"
 
 #include "exchange/owner_use.h"
+#include "exchange/parting.h"
 #include "upstream/server_connection.h"
 
 #define LEASE_MS 10000
@@ -68,6 +69,7 @@ static void it_is_anothers(void)
 
 static void free_owners(void)
 {
+	partings_end(o.stage->worker);
 	o.stage->worker->node->owners = NULL;
 	owners_free(owners);
 }
@@ -133,6 +135,25 @@ static void nor_when_the_lease_ends(void **state)
 	owners_look_at_uses(owners, o.stage->worker);
 	opened_turn(&o);
 	assert_over("cut");
+}
+
+/* A close in order would end with these bytes. */
+static void nor_when_its_client_has_left(void **state)
+{
+	(void)state;
+	opened_begin(&o, &read_here);
+	own();
+	opened_client(&o, FRAME_TEXT, "one");
+	memory_peer_reset(o.c.wire);
+	opened_turn(&o);
+	assert_false(opened_is_open(&o));
+	assert_non_null(o.stage->worker->fleet.partings);
+	o.stage->worker->loop.now_ns += LEASE_MS * CLOCK_NS_PER_MS;
+	owners_look_at_uses(owners, o.stage->worker);
+	assert_null(o.stage->worker->fleet.partings);
+	assert_string_equal(opened_to_server(&o), "cut");
+	free_owners();
+	opened_end(&o);
 }
 
 static void what_has_arrived_stays_when_the_lease_ends(void **state)
@@ -255,6 +276,7 @@ int main(void)
 		cmocka_unit_test(another_has_it),
 		cmocka_unit_test(what_has_not_arrived_never_will),
 		cmocka_unit_test(nor_when_the_lease_ends),
+		cmocka_unit_test(nor_when_its_client_has_left),
 		cmocka_unit_test(what_has_arrived_stays_when_the_lease_ends),
 		cmocka_unit_test(another_has_it_in_a_drain),
 		cmocka_unit_test(the_client_leaves_behind_the_lease),

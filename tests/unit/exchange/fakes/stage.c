@@ -13,6 +13,7 @@
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
 #include "exchange/judge.h"
+#include "exchange/parting.h"
 #include "exchange/passage.h"
 #include "exchange/pin.h"
 #include "exchange/respond.h"
@@ -471,6 +472,7 @@ void stage_forget(struct stage *stage)
 	lines_clear();
 	while (stage->worker->orphans)
 		exchange_end(stage->worker->orphans);
+	partings_end(stage->worker);
 	for (unsigned i = 0; i < stage->server_count; i++)
 		memory_peer_close(stage->servers[i].wire);
 	stage->server_count = 0;

@@ -1,0 +1,127 @@
+#include "exchange/parting.h"
+
+#include <stdlib.h>
+
+#include "base/container.h"
+#include "exchange/owner_use.h"
+#include "loop/deadline.h"
+#include "net/stream.h"
+#include "worker/worker.h"
+#include "worker/worker_clock.h"
+
+/* Between two looks; and how many of them in a row may find no progress: 10 s. */
+#define LOOK_MS    50
+#define IDLE_LOOKS 200
+
+struct parting {
+	struct parting *next, **at; /* of its worker's */
+	struct worker *worker;
+	struct stream stream;
+	struct owner_use use;
+	struct deadline deadline;
+	uint64_t taken;
+	unsigned idle_looks;
+	struct deferred_free deferred;
+};
+
+static void free_parting(struct deferred_free *item)
+{
+	free(CONTAINER_OF(item, struct parting, deferred));
+}
+
+static void end(struct parting *p)
+{
+	if (!p->stream.open)
+		return;
+	stream_discard_untaken(&p->stream);
+	stream_close(&p->stream);
+	deadline_end(&p->deadline);
+	owner_end(p->worker->node->owners, &p->use);
+	*p->at = p->next;
+	if (p->next)
+		p->next->at = p->at;
+	loop_free_later(&p->worker->loop, &p->deferred, free_parting);
+}
+
+static void look(struct parting *p)
+{
+	uint64_t taken = stream_taken(&p->stream), now_ms = worker_now_ms(p->worker);
+
+	p->idle_looks = taken == p->taken ? p->idle_looks + 1 : 0;
+	p->taken = taken;
+	if (taken == p->stream.sent || p->idle_looks >= IDLE_LOOKS)
+		end(p);
+	else
+		deadline_set(&p->deadline, now_ms + LOOK_MS, now_ms);
+}
+
+static void on_deadline(struct deadline *deadline)
+{
+	look(CONTAINER_OF(deadline, struct parting, deadline));
+}
+
+/* Whatever comes of the server is nobody's. */
+static void on_event(struct stream *stream)
+{
+	if (stream_is_cut(stream))
+		end(CONTAINER_OF(stream, struct parting, stream));
+}
+
+static void on_owner(struct owner_use *use)
+{
+	end(CONTAINER_OF(use, struct parting, use));
+}
+
+static void enlist(struct parting *p)
+{
+	p->at = &p->worker->fleet.partings;
+	p->next = *p->at;
+	if (p->next)
+		p->next->at = &p->next;
+	*p->at = p;
+}
+
+/* False: no memory, and it is closed. */
+static bool begin(
+	struct parting *p, struct stream *from, struct worker *worker, const struct owner_use *use)
+{
+	static const struct stream_calls calls = {NULL, on_event};
+	uint64_t sent = from->sent;
+
+	stream_end_output(from);
+	struct stream_export carried = stream_export(from);
+	if (!stream_import(&p->stream, &worker->streams, &carried, &calls))
+		return false;
+	p->worker = worker;
+	p->stream.sent = sent;
+	p->use.changed = p->use.lapsed = p->use.moves = on_owner;
+	owner_share(worker->node->owners, &p->use, use);
+	deadline_init(&p->deadline, worker->loop.base, on_deadline);
+	enlist(p);
+	look(p);
+	return true;
+}
+
+void parting_close(struct stream *stream, struct worker *worker, const struct owner_use *use)
+{
+	struct parting *p;
+
+	if (!stream->open || !use->session || use->node || !stream_has_untaken(stream)) {
+		stream_close(stream);
+		return;
+	}
+	p = worker->stopping || !owner_is_valid(worker->node->owners, use) ? NULL
+									   : calloc(1, sizeof(*p));
+	if (!p) {
+		stream_discard_untaken(stream);
+		stream_close(stream);
+	} else if (!begin(p, stream, worker, use)) {
+		free(p);
+	}
+}
+
+void partings_end(struct worker *worker)
+{
+	while (worker->fleet.partings)
+		end(worker->fleet.partings);
+}

@@ -1,0 +1,25 @@
+/*
+ * Connections to servers that were closed while the server's system had not yet confirmed all that
+ * was sent. Closing does not end that: our system goes on sending, on a way that is cut for minutes
+ * after it has been mended, and what it sends is of a session that may be another node's by then.
+ *
+ *   closed --unconfirmed, of a session owned here--> parting --confirmed, failed--> gone
+ *                               the lease ends, another owner, no progress --> discarded
+ *
+ * Meanwhile the session is in use.
+ */
+#ifndef EXCHANGE_PARTING_H
+#define EXCHANGE_PARTING_H
+
+struct owner_use;
+struct stream;
+struct worker;
+
+/* Closes a connection to a server, on which something was sent under this ownership, if any; that
+ * stays the caller's. What is unconfirmed is discarded if the lease is over, or without memory. */
+void parting_close(struct stream *stream, struct worker *worker, const struct owner_use *use);
+
+/* Discards what is left on this worker, which ends. */
+void partings_end(struct worker *worker);
+
+#endif
