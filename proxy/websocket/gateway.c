@@ -10,7 +10,6 @@
 #include "upstream/server.h"
 #include "upstream/server_connection.h"
 #include "websocket/close.h"
-#include "websocket/socket.h"
 #include "websocket/state.h"
 
 #define INTERIMS_A_TURN 16
@@ -129,7 +128,7 @@ static void on_owner_lapsed(struct owner_use *use)
 		socket_session_over(socket);
 	gateway_session_over(gateway);
 	if (socket && !socket_has_ended(socket))
-		socket_run(socket);
+		passage_run(socket->passage);
 }
 
 static void share_owner(struct gateway *gateway, const struct exchange *handshake)
