@@ -106,6 +106,20 @@ enum broker_result crowd_join(struct crowd *crowd, struct holder *holder)
 	return result;
 }
 
+enum broker_result crowd_leave(struct crowd *crowd, struct holder *holder)
+{
+	struct broker *broker = holder->slots.broker;
+	char queue[SLOTS_QUEUE_BYTES];
+
+	if (crowd->number == 0)
+		return BROKER_DONE;
+	name_member(holder, crowd->number, queue);
+	crowd->number = 0;
+	holder->messages++;
+	/* One that may not be deleted counts until the connection ends. */
+	return broker->calls->remove(broker, queue) == BROKER_LOST ? BROKER_LOST : BROKER_DONE;
+}
+
 enum broker_result crowd_wait(struct crowd *crowd, struct holder *holder, bool waits)
 {
 	struct broker *broker = holder->slots.broker;

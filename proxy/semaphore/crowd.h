@@ -28,6 +28,10 @@ struct crowd {
 /* Joins and counts. BROKER_LOST, or BROKER_DONE, also when the broker does not allow it. */
 enum broker_result crowd_join(struct crowd *crowd, struct holder *holder);
 
+/* We need no slot any more, and have no share: the others do not count us. BROKER_LOST, or
+ * BROKER_DONE, also when the broker does not allow it. */
+enum broker_result crowd_leave(struct crowd *crowd, struct holder *holder);
+
 /* Does another wait? With `counts`, how many are there, too. BROKER_DONE, or as the broker's
  * `probe`. */
 enum broker_result crowd_look(struct crowd *crowd, struct holder *holder, bool counts);

@@ -183,13 +183,22 @@ void keeper_lost(struct keeper *keeper, const char *why)
 		keeper->next_connect_ns = lengthen_pause(keeper, now);
 }
 
+static uint64_t check_interval_ns(const struct keeper *keeper)
+{
+	uint64_t ms = keeper->heartbeat_ms / 4;
+
+	return (ms < CHECK_MS ? ms : CHECK_MS) * NS_PER_MS;
+}
+
 static void note_nodes(struct keeper *keeper, uint64_t now)
 {
 	if (keeper->crowd.count == 0)
 		return;
-	if (keeper->crowd.count < keeper->nodes &&
+	if (keeper->crowd.count < keeper->nodes && !keeper->has_first_count &&
 		now - keeper->nodes_seen_ns < COUNT_KEEPS_MS * NS_PER_MS)
 		return;
+	/* The first one may have seen this node's connection from before a reload. */
+	keeper->has_first_count = keeper->nodes == 0;
 	keeper->nodes = keeper->crowd.count;
 	keeper->nodes_seen_ns = now;
 }
@@ -220,7 +229,8 @@ static bool connect_now(struct keeper *keeper)
 	keeper->calls->settle_in(keeper->ctx);
 	uint64_t now = now_ns(keeper);
 	keeper->heard_ns = began;
-	keeper->joined_ns = keeper->next_check_ns = keeper->next_count_ns = now;
+	keeper->joined_ns = keeper->next_check_ns = now;
+	keeper->next_count_ns = now + check_interval_ns(keeper);
 	keeper->next_search_ns = keeper->cap_ends_ns = 0;
 	note_nodes(keeper, now);
 	if (keeper->state == SEMAPHORE_AWAY) {
@@ -292,13 +302,6 @@ static void note_waiting(struct keeper *keeper, uint64_t now)
 
 /* ---- at the broker --------------------------------------------------------------------------- */
 
-static uint64_t check_interval_ns(const struct keeper *keeper)
-{
-	uint64_t ms = keeper->heartbeat_ms / 4;
-
-	return (ms < CHECK_MS ? ms : CHECK_MS) * NS_PER_MS;
-}
-
 static enum broker_result check(struct keeper *keeper, uint64_t now)
 {
 	bool counts = now >= keeper->next_count_ns;
@@ -312,7 +315,8 @@ static enum broker_result check(struct keeper *keeper, uint64_t now)
 	keeper->next_check_ns = now + check_interval_ns(keeper);
 	if (counts && now - keeper->joined_ns > COUNT_FIRST_MS * NS_PER_MS)
 		keeper->next_count_ns = now + COUNT_MS * NS_PER_MS;
-	note_nodes(keeper, now);
+	if (counts)
+		note_nodes(keeper, now);
 	note_waiting(keeper, now);
 	return BROKER_DONE;
 }
@@ -444,12 +448,14 @@ bool keeper_is_drained(const struct keeper *keeper)
 	return keeper->is_drained;
 }
 
-/* Gives back what nothing in flight needs. */
+/* Gives back what nothing in flight needs. The node has another connection, or no share. */
 static enum broker_result drain(struct keeper *keeper, uint32_t in_flight, uint64_t now)
 {
 	enum broker_result result = crowd_wait(&keeper->crowd, &keeper->holder, false);
 	uint32_t held = keeper->holder.held.count;
 
+	if (result != BROKER_LOST)
+		result = crowd_leave(&keeper->crowd, &keeper->holder);
 	if (result != BROKER_LOST && now >= keeper->next_check_ns) {
 		result = holder_check(&keeper->holder);
 		keeper->next_check_ns = now + check_interval_ns(keeper);

@@ -20,7 +20,7 @@
  *
  * Slots end with their connection. When what comes is to go by another (a reload has changed the
  * broker, or the semaphore), this one drains: it takes none, and gives each back when what is in
- * flight by them needs it no more.
+ * flight by them needs it no more. It does not count as a node.
  *
  * AWAY: the share of this node, by what was known last, or nothing. RETURNS: the broker is back,
  * and the others may not have seen that yet. For some seconds each takes slots only for its share
@@ -115,6 +115,7 @@ struct keeper {
 	bool has_known;         /* slots were counted once: */
 	uint32_t known;         /* so many, last */
 	uint32_t nodes;         /* most that were seen of late; 0: unknown */
+	bool has_first_count;   /* they were counted once: the next count is as good */
 	uint64_t nodes_seen_ns, joined_ns;
 	bool is_barred; /* the last search ended with BROKER_REFUSED */
 	bool drains, is_drained;

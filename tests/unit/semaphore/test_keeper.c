@@ -165,6 +165,57 @@ static void one_that_loses_its_slots_is_drained(void **state)
 	assert_int_equal(node->in_flight, 4);
 }
 
+static void step_ms(struct site *site, uint64_t ms)
+{
+	for (uint64_t end = site->server.now_ms + ms; site->server.now_ms < end;
+		site->server.now_ms += 100)
+		for (unsigned i = 0; i < NODES; i++)
+			fake_node_step(&site->nodes[i]);
+}
+
+static unsigned nodes_seen(const struct fake_node *node)
+{
+	struct keeper_view view;
+
+	keeper_look(&node->keeper, &view);
+	return view.nodes;
+}
+
+/* Its node has another connection, or has no share any more. */
+static void one_that_drains_does_not_count_as_a_node(void **state)
+{
+	struct site *site = begin(6, &local, true);
+	struct fake_node *node = &site->nodes[0];
+
+	(void)state;
+	site->load[0] = 4;
+	run_ms(site, 100);
+	keeper_drain(&node->keeper);
+	step_ms(site, 90000);
+	assert_int_equal(node->in_flight, 4);
+	assert_int_equal(fake_node_slots(node), 4);
+	assert_int_equal(nodes_seen(&site->nodes[1]), 2);
+	assert_int_equal(nodes_seen(&site->nodes[2]), 2);
+}
+
+/* After a reload, the connection from before may be there still when the new one counts. */
+static void the_first_count_is_kept_until_the_next(void **state)
+{
+	struct site *site = begin(6, &local, true);
+	struct fake_node *before = &site->nodes[0], *node = &site->nodes[1];
+
+	(void)state;
+	node->stands_still = true;
+	step_ms(site, 1000);
+	node->stands_still = false;
+	fake_node_step(node);
+	assert_int_equal(nodes_seen(node), 3);
+	before->stands_still = true;
+	fake_node_cut(before);
+	step_ms(site, 5000);
+	assert_int_equal(nodes_seen(node), 2);
+}
+
 /* A connection outlives the configuration that it was made with, and its name. */
 static void a_configuration_is_not_needed_after_the_next(void **state)
 {
@@ -508,6 +559,8 @@ int main(void)
 		cmocka_unit_test(another_idle_time_is_in_force_at_once),
 		cmocka_unit_test(one_that_drains_gives_back_what_has_ended),
 		cmocka_unit_test(one_that_loses_its_slots_is_drained),
+		cmocka_unit_test(one_that_drains_does_not_count_as_a_node),
+		cmocka_unit_test(the_first_count_is_kept_until_the_next),
 		cmocka_unit_test(a_configuration_is_not_needed_after_the_next),
 		cmocka_unit_test(steady_load_costs_few_messages),
 		cmocka_unit_test(waiting_for_slots_costs_few_messages),
