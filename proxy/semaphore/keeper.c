@@ -476,7 +476,7 @@ static uint64_t step_drain(struct keeper *keeper, uint64_t now)
 	keeper->is_drained = result == BROKER_LOST || keeper->holder.held.count == 0;
 	if (keeper->is_drained)
 		return now;
-	return now + (result == BROKER_DONE ? GIVE_TICK_MS * NS_PER_MS : check_interval_ns(keeper));
+	return now + (result == BROKER_DONE ? TICK_MS * NS_PER_MS : check_interval_ns(keeper));
 }
 
 uint64_t keeper_step(struct keeper *keeper)
