@@ -36,8 +36,9 @@ struct owner_session {
 	enum owner_side side;
 	uint64_t fence;
 	struct owner_node *node; /* ELSEWHERE; held */
-	_Atomic uint64_t
-		version; /* grows with every change of these; may be read without the lock */
+	/* Grows with every change of these, and when it is given up in use. Written with the lock,
+	 * read also without it. */
+	_Atomic uint64_t version;
 	uint32_t users;
 	uint64_t idle_ns; /* owner_idle */
 	/* All by CLOCK_BOOTTIME: */
