@@ -645,4 +645,33 @@ def upload(t):
     equal(got, [b"a", b"b"], "nothing more has come")
 
 
+@test("what the server's system has not taken when the lease ends never arrives", workers=[1])
+def untaken(t):
+    begun, reads, ends = [], threading.Event(), {}
+
+    def serve(x):
+        target = x.request.target
+        begun.append(target)
+        reads.wait(60)
+        try:
+            x.read_body()
+            ends[target] = "whole"
+        except (Ended, OSError):
+            ends[target] = "cut"
+        x.close()
+    fleet = Fleet(t, count=1, lease=f"{LEASE}s", origin=t.origin(serve))
+    body = b"x" * 1000000  # more than the server's system takes of what is not read
+    late, left = fleet.client(0), fleet.client(0)
+    late.request("/late", "POST", [("X-Client", "ann")], body)
+    left.request("/left", "POST", [("X-Client", "bob")], body)
+    until(lambda: len(begun) == 2, "both have come")
+    left.close()
+    fleet.redis.kill()
+    equal(late.response().status, 502, "nobody knows what the server made of it")
+    until(lambda: ask(fleet.client(0), who="bob").status == 503, "the lease is over")
+    reads.set()
+    until(lambda: len(ends) == 2, "both have been read")
+    equal(ends, {"/late": "cut", "/left": "cut"})
+
+
 main()
