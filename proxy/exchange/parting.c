@@ -40,6 +40,7 @@ static void end(struct parting *p)
 	*p->at = p->next;
 	if (p->next)
 		p->next->at = p->at;
+	p->worker->fleet.parting_count--;
 	loop_free_later(&p->worker->loop, &p->deferred, free_parting);
 }
 
@@ -79,6 +80,7 @@ static void enlist(struct parting *p)
 	if (p->next)
 		p->next->at = &p->next;
 	*p->at = p;
+	p->worker->fleet.parting_count++;
 }
 
 /* False: no memory, and it is closed. */
@@ -102,6 +104,12 @@ static bool begin(
 	return true;
 }
 
+static bool may_part(const struct worker *worker, const struct owner_use *use)
+{
+	return !worker->stopping && worker->fleet.parting_count < PARTINGS_MOST &&
+	       owner_is_valid(worker->node->owners, use);
+}
+
 void parting_close(struct stream *stream, struct worker *worker, const struct owner_use *use)
 {
 	struct parting *p;
@@ -110,8 +118,7 @@ void parting_close(struct stream *stream, struct worker *worker, const struct ow
 		stream_close(stream);
 		return;
 	}
-	p = worker->stopping || !owner_is_valid(worker->node->owners, use) ? NULL
-									   : calloc(1, sizeof(*p));
+	p = may_part(worker, use) ? calloc(1, sizeof(*p)) : NULL;
 	if (!p) {
 		stream_discard_untaken(stream);
 		stream_close(stream);

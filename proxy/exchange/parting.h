@@ -11,12 +11,17 @@
 #ifndef EXCHANGE_PARTING_H
 #define EXCHANGE_PARTING_H
 
+/* So many of a worker's: of more, what is unconfirmed is discarded at once. Clients that come and
+ * leave bring them about, at a server that does not read. */
+#define PARTINGS_MOST 256
+
 struct owner_use;
 struct stream;
 struct worker;
 
 /* Closes a connection to a server, on which something was sent under this ownership, if any; that
- * stays the caller's. What is unconfirmed is discarded if the lease is over, or without memory. */
+ * stays the caller's. What is unconfirmed is discarded if the lease is over, there are too many, or
+ * without memory. */
 void parting_close(struct stream *stream, struct worker *worker, const struct owner_use *use);
 
 /* Discards what is left on this worker, which ends. */

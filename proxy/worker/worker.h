@@ -96,10 +96,11 @@ struct worker_turn_ends {
 
 /* Its part in the fleet. */
 struct worker_fleet {
-	struct fleet_worker *own;         /* NULL: none */
-	struct loop_stage stage;          /* which must outlive it */
-	struct owner_use *uses;           /* of sessions: exchange/owners.h */
-	struct parting *partings;         /* connections: exchange/parting.h */
+	struct fleet_worker *own; /* NULL: none */
+	struct loop_stage stage;  /* which must outlive it */
+	struct owner_use *uses;   /* of sessions: exchange/owners.h */
+	struct parting *partings; /* connections: exchange/parting.h */
+	unsigned parting_count;
 	uint64_t confirmed;               /* of nodes that leave: exchange/owner_nodes.h */
 	const struct conf_secret *secret; /* of the site in force; other nodes have it, too */
 };

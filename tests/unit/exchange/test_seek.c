@@ -11,6 +11,7 @@
 #include "exchange/owner_sweep.h"
 #include "exchange/owner_table.h"
 #include "exchange/owners.h"
+#include "exchange/parting.h"
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "fakes/flight.h"
@@ -222,7 +223,7 @@ static void nor_does_one_whose_client_has_left(void **state)
 	end(stage);
 }
 
-/* One that was closed before: the session stays in use until what it was sent has arrived, */
+/* One that was closed before: the session stays in use until what it was sent has arrived. */
 static void nor_does_a_connection_that_was_closed(void **state)
 {
 	struct stage *stage = begin(&forwards);
@@ -243,7 +244,23 @@ static void nor_does_a_connection_that_was_closed(void **state)
 	end(stage);
 }
 
-/* and no longer. */
+/* There may be only so many. */
+static void one_too_many_is_discarded(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	held(stage, 5);
+	stage->worker->fleet.parting_count = PARTINGS_MOST;
+	exchange_drop_connection(x);
+	assert_null(stage->worker->fleet.partings);
+	stage->worker->fleet.parting_count = 0;
+	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
+	end(stage);
+}
+
+/* Closed, it stays no longer than until it has arrived. */
 static void one_that_was_closed_and_has_arrived_is_forgotten(void **state)
 {
 	struct stage *stage = begin(&forwards);
@@ -560,6 +577,7 @@ int main(void)
 		cmocka_unit_test(nor_does_it_outlive_the_news_of_another_owner),
 		cmocka_unit_test(nor_does_one_whose_client_has_left),
 		cmocka_unit_test(nor_does_a_connection_that_was_closed),
+		cmocka_unit_test(one_too_many_is_discarded),
 		cmocka_unit_test(one_that_was_closed_and_has_arrived_is_forgotten),
 		cmocka_unit_test(what_has_arrived_does_not),
 		cmocka_unit_test(one_of_another_node_is_forwarded_to_it),
