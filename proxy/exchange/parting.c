@@ -61,10 +61,11 @@ static void on_deadline(struct deadline *deadline)
 	look(CONTAINER_OF(deadline, struct parting, deadline));
 }
 
-/* Whatever comes of the server is nobody's. */
+/* Whatever comes of the server is nobody's. One that has ended its output may still read: only an
+ * error says that it takes no more. */
 static void on_event(struct stream *stream)
 {
-	if (stream_is_cut(stream))
+	if (stream_error(stream) != 0)
 		end(CONTAINER_OF(stream, struct parting, stream));
 }
 
@@ -104,9 +105,12 @@ static bool begin(
 	return true;
 }
 
-static bool may_part(const struct worker *worker, const struct owner_use *use)
+/* One that has failed is over, and its error was read. */
+static bool may_part(
+	const struct stream *stream, const struct worker *worker, const struct owner_use *use)
 {
-	return !worker->stopping && worker->fleet.parting_count < PARTINGS_MOST &&
+	return !stream->failed && !worker->stopping &&
+	       worker->fleet.parting_count < PARTINGS_MOST &&
 	       owner_is_valid(worker->node->owners, use);
 }
 
@@ -118,7 +122,7 @@ void parting_close(struct stream *stream, struct worker *worker, const struct ow
 		stream_close(stream);
 		return;
 	}
-	p = may_part(worker, use) ? calloc(1, sizeof(*p)) : NULL;
+	p = may_part(stream, worker, use) ? calloc(1, sizeof(*p)) : NULL;
 	if (!p) {
 		stream_discard_untaken(stream);
 		stream_close(stream);

@@ -244,6 +244,40 @@ static void nor_does_a_connection_that_was_closed(void **state)
 	end(stage);
 }
 
+/* Its server has answered all that it will, and reads on. */
+static void one_whose_server_has_ended_its_output_arrives(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	held(stage, 5);
+	memory_peer_end_unheard(stage->servers[0].wire);
+	exchange_drop_connection(x);
+	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
+	stage_turn(stage);
+	assert_non_null(stage->worker->fleet.partings);
+	assert_has(stage_server_got(stage, 0), "\r\nSluice-Fence: 5\r\n");
+	end(stage);
+}
+
+/* One that is reset takes no more. */
+static void one_that_its_server_resets_is_forgotten(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	held(stage, 5);
+	exchange_drop_connection(x);
+	assert_non_null(stage->worker->fleet.partings);
+	memory_peer_reset(stage->servers[0].wire);
+	stage_turn(stage);
+	assert_null(stage->worker->fleet.partings);
+	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
+	end(stage);
+}
+
 /* There may be only so many. */
 static void one_too_many_is_discarded(void **state)
 {
@@ -577,6 +611,8 @@ int main(void)
 		cmocka_unit_test(nor_does_it_outlive_the_news_of_another_owner),
 		cmocka_unit_test(nor_does_one_whose_client_has_left),
 		cmocka_unit_test(nor_does_a_connection_that_was_closed),
+		cmocka_unit_test(one_whose_server_has_ended_its_output_arrives),
+		cmocka_unit_test(one_that_its_server_resets_is_forgotten),
 		cmocka_unit_test(one_too_many_is_discarded),
 		cmocka_unit_test(one_that_was_closed_and_has_arrived_is_forgotten),
 		cmocka_unit_test(what_has_arrived_does_not),
