@@ -174,6 +174,28 @@ static void lapse(struct stage *stage)
 	stage_turn(stage);
 }
 
+/* The store says, when the lease is to be renewed, that another has it. */
+static void hear_of_another(struct stage *stage)
+{
+	struct owners *owners = stage->relay.node.owners;
+
+	stage_at(stage, LEASE_MS / 2);
+	owners_sweep(owners, stage->worker);
+	assert_int_equal(asked.verb, OWNER_RENEW);
+	elsewhere(stage);
+	owners_look_at_uses(owners, stage->worker);
+	stage_turn(stage);
+}
+
+/* What its server has not taken was thrown away. */
+static void assert_discarded(struct stage *stage)
+{
+	char text[STAGE_ROOM];
+
+	assert_int_equal(memory_peer_receive(stage->servers[0].wire, text, sizeof(text)), -2);
+	assert_null(stage->worker->fleet.partings);
+}
+
 /* Our system would send it in its own time, behind what the next owner has sent. */
 static void what_has_not_arrived_ends_with_the_lease(void **state)
 {
@@ -185,41 +207,55 @@ static void what_has_not_arrived_ends_with_the_lease(void **state)
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	lapse(stage);
 	assert_has(stage_client_got(stage), "HTTP/1.1 502 ");
+	assert_discarded(stage);
 	end(stage);
 }
 
 static void nor_does_it_outlive_the_news_of_another_owner(void **state)
 {
 	struct stage *stage = begin(&forwards);
-	struct owners *owners = stage->relay.node.owners;
 
 	(void)state;
 	stage_ask(stage, GET);
 	held(stage, 5);
-	stage_at(stage, LEASE_MS / 2);
-	owners_sweep(owners, stage->worker);
-	assert_int_equal(asked.verb, OWNER_RENEW);
-	elsewhere(stage);
-	owners_look_at_uses(owners, stage->worker);
-	stage_turn(stage);
+	hear_of_another(stage);
 	assert_has(stage_client_got(stage), "HTTP/1.1 502 ");
+	assert_discarded(stage);
 	end(stage);
 }
 
 /* Its client has left, and its answer is read on for the order's sake. */
-static void nor_does_one_whose_client_has_left(void **state)
+static struct stage *begin_left(void)
 {
 	struct stage *stage = begin(&forwards);
 	struct exchange *x = stage_ask(stage, POST);
 
-	(void)state;
 	held(stage, 5);
 	stage->client.client.first = NULL;
 	exchange_client_gone(x);
 	assert_ptr_equal(stage->worker->orphans, x);
+	return stage;
+}
+
+static void nor_does_one_whose_client_has_left(void **state)
+{
+	struct stage *stage = begin_left();
+
+	(void)state;
 	lapse(stage);
 	assert_null(stage->worker->orphans);
-	assert_null(stage->worker->fleet.partings);
+	assert_discarded(stage);
+	end(stage);
+}
+
+static void nor_does_that_outlive_the_news(void **state)
+{
+	struct stage *stage = begin_left();
+
+	(void)state;
+	hear_of_another(stage);
+	assert_null(stage->worker->orphans);
+	assert_discarded(stage);
 	end(stage);
 }
 
@@ -239,7 +275,7 @@ static void nor_does_a_connection_that_was_closed(void **state)
 	assert_non_null(stage->worker->fleet.partings);
 	assert_int_equal(session->users, 1);
 	lapse(stage);
-	assert_null(stage->worker->fleet.partings);
+	assert_discarded(stage);
 	assert_int_equal(session->users, 0);
 	end(stage);
 }
@@ -610,6 +646,7 @@ int main(void)
 		cmocka_unit_test(what_has_not_arrived_ends_with_the_lease),
 		cmocka_unit_test(nor_does_it_outlive_the_news_of_another_owner),
 		cmocka_unit_test(nor_does_one_whose_client_has_left),
+		cmocka_unit_test(nor_does_that_outlive_the_news),
 		cmocka_unit_test(nor_does_a_connection_that_was_closed),
 		cmocka_unit_test(one_whose_server_has_ended_its_output_arrives),
 		cmocka_unit_test(one_that_its_server_resets_is_forgotten),
