@@ -111,8 +111,7 @@ void owner_session_become(struct owner_session *session, enum owner_side side,
 	session->node = node;
 	session->fence = fence;
 	if (changes)
-		/* release: pairs with the acquire in owner_is_same; only holders of the lock write
-		 */
+		/* release: pairs with the acquire in owner_is_same */
 		atomic_fetch_add_explicit(&session->version, 1, memory_order_release);
 }
 

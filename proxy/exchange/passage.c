@@ -165,15 +165,6 @@ void passage_abort(struct passage *p, const char *why)
 	passage_end(p, why);
 }
 
-/* The next owner's bytes reach the server from now on: what is left of these must not follow. */
-static void abort_with_session(struct passage *p, const char *why)
-{
-	if (p->server.open)
-		stream_discard_untaken(&p->server);
-	stream_close(&p->server);
-	passage_abort(p, why);
-}
-
 bool passage_may_send(const struct passage *p)
 {
 	return !p->owner.session || p->owner.node ||
@@ -253,7 +244,7 @@ static void run_bytes(struct passage *p)
 	uint64_t now_ms = worker_now_ms(p->worker);
 
 	if (!passage_may_send(p)) {
-		abort_with_session(p, "session over");
+		passage_abort(p, "session over");
 		return;
 	}
 	if (!run_way(p, &p->up) || !run_way(p, &p->down)) {
@@ -442,7 +433,7 @@ static void take_ticket(struct passage *p, struct exchange *x)
 static void session_is_over(struct passage *p)
 {
 	if (!p->socket) {
-		abort_with_session(p, "session over");
+		passage_abort(p, "session over");
 		return;
 	}
 	p->worker->switched->session_is_over(p);
@@ -469,7 +460,7 @@ static void on_owner_moves(struct owner_use *use)
 	struct passage *p = CONTAINER_OF(use, struct passage, owner);
 
 	if (!p->socket) {
-		abort_with_session(p, "session moves");
+		passage_abort(p, "session moves");
 	} else if (!passage_may_send(p)) {
 		on_owner_lapsed(use);
 	} else if (!owners_are_replaced(p->worker->node->owners)) {

@@ -101,12 +101,9 @@ static void answer_unknown(struct exchange *x)
 }
 
 /* Here, under an ownership that is over. What has begun to leave is cut off, also what our system
- * still has of it: on a way that is cut, that would leave when the way is mended, behind what other
- * owners have sent. */
+ * still has of it (parting.h). */
 static void answer_over(struct exchange *x)
 {
-	if (x->connection)
-		server_discard_untaken(x->connection);
 	if (x->attempt.request_started)
 		answer(x, 502, "session over", HTTP_PROBLEM_NO_RETRY);
 	else

@@ -191,11 +191,6 @@ struct stream *server_stream(struct server_connection *connection)
 	return &connection->stream;
 }
 
-void server_discard_untaken(struct server_connection *connection)
-{
-	stream_discard_untaken(&connection->stream);
-}
-
 struct server_state *server_state_of(const struct server_connection *connection)
 {
 	return connection->known;

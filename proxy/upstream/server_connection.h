@@ -71,10 +71,8 @@ bool server_is_stale(const struct server_connection *connection);
 /* The same, even if that was not reported yet: asks the system. */
 bool server_has_input(const struct server_connection *connection);
 /* Has its system not yet confirmed all that was sent? Asks ours, which sends the rest in its own
- * time, also when the connection is closed, */
+ * time, also when the connection is closed. */
 bool server_has_untaken(const struct server_connection *connection);
-/* unless this was called before: then the rest is thrown away. */
-void server_discard_untaken(struct server_connection *connection);
 /* To be closed before the connection is. */
 struct stream *server_stream(struct server_connection *connection);
 /* Its server's. */

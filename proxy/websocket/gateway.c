@@ -90,14 +90,6 @@ static bool hold_listener(struct gateway *gateway, const struct exchange *handsh
 	return gateway->listener;
 }
 
-void gateway_session_over(struct gateway *gateway)
-{
-	for (struct exchange *x = gateway->client.first; x; x = x->next)
-		if (x->connection)
-			server_discard_untaken(x->connection);
-	gateway_abort(gateway, "session over");
-}
-
 /* Its session is another node's: nothing more may reach the server. Its socket learns of it for
  * itself. */
 static void on_owner_changed(struct owner_use *use)
@@ -105,7 +97,7 @@ static void on_owner_changed(struct owner_use *use)
 	struct gateway *gateway = CONTAINER_OF(use, struct gateway, owner);
 
 	if (!gateway->opening)
-		gateway_session_over(gateway);
+		gateway_abort(gateway, "session over");
 }
 
 static bool has_untaken(const struct gateway *gateway)
@@ -126,7 +118,7 @@ static void on_owner_lapsed(struct owner_use *use)
 		return;
 	if (socket && !socket_has_ended(socket))
 		socket_session_over(socket);
-	gateway_session_over(gateway);
+	gateway_abort(gateway, "session over");
 	if (socket && !socket_has_ended(socket))
 		passage_run(socket->passage);
 }

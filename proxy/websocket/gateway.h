@@ -142,8 +142,6 @@ struct gateway *gateway_new(struct exchange *handshake);
 
 /* Is its session another node's, or its lease not in hand? Then nothing may reach the server. */
 bool gateway_is_over(const struct gateway *gateway);
-/* It is: its messages end, and what has not reached the server never will. */
-void gateway_session_over(struct gateway *gateway);
 
 /* Does what can be done now. May end it, and the socket. */
 void gateway_run(struct gateway *gateway);

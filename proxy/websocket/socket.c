@@ -41,7 +41,7 @@ static void leave_server(struct websocket *socket)
 {
 	socket_session_over(socket);
 	if (socket->gateway)
-		gateway_session_over(socket->gateway);
+		gateway_abort(socket->gateway, "session over");
 }
 
 void socket_run(struct websocket *socket)

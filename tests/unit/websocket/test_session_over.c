@@ -250,6 +250,10 @@ static void a_gateway_whose_message_has_not_arrived(void **state)
 	o.stage->worker->loop.now_ns += LEASE_MS * CLOCK_NS_PER_MS;
 	owners_look_at_uses(owners, o.stage->worker);
 	opened_turn(&o);
+	char text[STAGE_ROOM];
+	assert_int_equal(memory_peer_receive(o.stage->servers[o.stage->server_count - 1].wire, text,
+				 sizeof(text)),
+		-2);
 	assert_gateway_over();
 }
 
