@@ -250,7 +250,7 @@ bool socket_stream_open(struct stream *stream, struct stream_loop *loop, int fd,
 
 struct stream_export socket_export(int fd)
 {
-	return (struct stream_export){&sockets, {.fd = fd}};
+	return (struct stream_export){&sockets, {.fd = fd}, 0};
 }
 
 int socket_stream_connect(struct stream *stream, struct stream_loop *loop,

@@ -190,19 +190,24 @@ struct stream_export stream_export(struct stream *stream)
 {
 	leave_yielded(stream);
 	stream->open = false;
-	return (struct stream_export){stream->transport, stream->transport->export(stream)};
+	return (struct stream_export){
+		stream->transport, stream->transport->export(stream), stream->sent};
 }
 
 bool stream_copy(const struct stream *stream, struct stream_export *copy)
 {
 	copy->transport = stream->transport;
+	copy->sent = stream->sent;
 	return stream->transport->copy(stream, &copy->carried);
 }
 
 bool stream_import(struct stream *stream, struct stream_loop *loop, struct stream_export *from,
 	const struct stream_calls *calls)
 {
-	return from->transport->import(stream, loop, &from->carried, calls);
+	if (!from->transport->import(stream, loop, &from->carried, calls))
+		return false;
+	stream->sent = from->sent;
+	return true;
 }
 
 bool stream_export_is_silent(const struct stream_export *from)

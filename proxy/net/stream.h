@@ -208,6 +208,7 @@ bool stream_is_stale(const struct stream *stream);
 struct stream_export {
 	const struct transport *transport;
 	struct transport_carried carried;
+	uint64_t sent; /* as the stream's: what was not taken of it stays known */
 };
 
 /* Takes it off its loop. As stream_close for the stream itself. */

@@ -384,6 +384,8 @@ static void an_exported_one_goes_on_elsewhere(void **state)
 	struct stream *s = &f->ends.stream;
 	char text[8];
 
+	assert_int_equal(write_text(s, "first"), STREAM_OK);
+	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), 5);
 	stream_yield(s); /* which is forgotten with it */
 	struct stream_export exported = stream_export(s);
 	assert_false(s->open);
@@ -397,7 +399,8 @@ static void an_exported_one_goes_on_elsewhere(void **state)
 	f->ends.loop = &f->other_turn;
 	assert_true(stream_import(s, &f->other_streams, &exported, &ends_calls));
 	assert_true(s->open && s->writable);
-	await_readable(f); /* the event of what came meanwhile */
+	assert_int_equal(s->sent, 5); /* what isn't taken of it is known by that */
+	await_readable(f);            /* the event of what came meanwhile */
 	assert_int_equal(read_once(f), STREAM_OK);
 	assert_int_equal(buffer_used(&f->buffer), 5);
 	assert_int_equal(write_text(s, "back"), STREAM_OK);
