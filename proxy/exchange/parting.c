@@ -89,14 +89,12 @@ static bool begin(
 	struct parting *p, struct stream *from, struct worker *worker, const struct owner_use *use)
 {
 	static const struct stream_calls calls = {NULL, on_event};
-	uint64_t sent = from->sent;
 
 	stream_end_output(from);
 	struct stream_export carried = stream_export(from);
 	if (!stream_import(&p->stream, &worker->streams, &carried, &calls))
 		return false;
 	p->worker = worker;
-	p->stream.sent = sent;
 	p->use.changed = p->use.lapsed = p->use.moves = on_owner;
 	owner_share(worker->node->owners, &p->use, use);
 	deadline_init(&p->deadline, worker->loop.base, on_deadline);
@@ -114,11 +112,16 @@ static bool may_part(
 	       owner_is_valid(worker->node->owners, use);
 }
 
+bool parting_is_due(const struct stream *stream, const struct owner_use *use)
+{
+	return use->session && !use->node && stream->open && stream_has_untaken(stream);
+}
+
 void parting_close(struct stream *stream, struct worker *worker, const struct owner_use *use)
 {
 	struct parting *p;
 
-	if (!stream->open || !use->session || use->node || !stream_has_untaken(stream)) {
+	if (!parting_is_due(stream, use)) {
 		stream_close(stream);
 		return;
 	}

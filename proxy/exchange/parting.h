@@ -11,6 +11,8 @@
 #ifndef EXCHANGE_PARTING_H
 #define EXCHANGE_PARTING_H
 
+#include <stdbool.h>
+
 /* So many of a worker's: of more, what is unconfirmed is discarded at once. Clients that come and
  * leave bring them about, at a server that does not read. */
 #define PARTINGS_MOST 256
@@ -18,6 +20,11 @@
 struct owner_use;
 struct stream;
 struct worker;
+
+/* Has a server answered, and yet its system not confirmed all of the request? One that answers
+ * early, before it has read the body. Its connection can't serve others: what is left of the body
+ * would be sent whoever owns the session then. Only a request with a body has to be asked about. */
+bool parting_is_due(const struct stream *stream, const struct owner_use *use);
 
 /* Closes a connection to a server, on which something was sent under this ownership, if any; that
  * stays the caller's. What is unconfirmed is discarded if the lease is over, there are too many, or

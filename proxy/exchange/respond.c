@@ -7,6 +7,7 @@
 #include "exchange/collect.h"
 #include "exchange/endless.h"
 #include "exchange/exchange.h"
+#include "exchange/parting.h"
 #include "exchange/passage.h"
 #include "exchange/pin.h"
 #include "exchange/reply.h"
@@ -260,6 +261,12 @@ void respond_to_head(struct exchange *x)
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
+static bool is_all_confirmed(const struct exchange *x)
+{
+	return x->framing.body == HTTP_BODY_NONE ||
+	       !parting_is_due(server_stream(x->connection), &x->owner.use);
+}
+
 void respond_release_server(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
@@ -268,7 +275,8 @@ void respond_release_server(struct exchange *x)
 		/* When the client still borrows the last block, it takes that over. */
 		bool borrows = x->client && x->client->out.body.len > 0 && !x->tunnel.collects;
 		bool clean = server_finish(connection, borrows ? &x->client->out.kept : NULL) &&
-			     x->response_framing.keep_alive && exchange_has_request(x);
+			     x->response_framing.keep_alive && exchange_has_request(x) &&
+			     is_all_confirmed(x);
 		if (x->down.sink)
 			pump_finish(&x->down);
 		x->down.in = &x->empty;

@@ -314,6 +314,42 @@ static void one_that_its_server_resets_is_forgotten(void **state)
 	end(stage);
 }
 
+/* A server that answers before it has read the body: what is left of it may go on, and nothing else
+ * leaves on that connection. */
+static void one_that_is_answered_early_does_not_go_to_others(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, POST);
+
+	(void)state;
+	held(stage, 5);
+	struct owner_session *session = x->owner.use.session;
+	flight_answer(stage, x, DONE);
+	assert_has(stage_client_got(stage), "HTTP/1.1 200 ");
+	assert_int_equal(flight_idle(stage), 0);
+	assert_non_null(stage->worker->fleet.partings);
+	assert_int_equal(session->users, 1);
+	lapse(stage);
+	assert_discarded(stage);
+	assert_int_equal(session->users, 0);
+	end(stage);
+}
+
+static void one_that_has_arrived_leaves_its_connection_to_others(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, POST);
+
+	(void)state;
+	held(stage, 5);
+	assert_has(stage_server_got(stage, 0), "\r\n\r\nab");
+	flight_answer(stage, x, DONE);
+	assert_has(stage_client_got(stage), "HTTP/1.1 200 ");
+	assert_null(stage->worker->fleet.partings);
+	assert_int_equal(flight_idle(stage), 1);
+	end(stage);
+}
+
 /* There may be only so many. */
 static void one_too_many_is_discarded(void **state)
 {
@@ -650,6 +686,8 @@ int main(void)
 		cmocka_unit_test(nor_does_a_connection_that_was_closed),
 		cmocka_unit_test(one_whose_server_has_ended_its_output_arrives),
 		cmocka_unit_test(one_that_its_server_resets_is_forgotten),
+		cmocka_unit_test(one_that_is_answered_early_does_not_go_to_others),
+		cmocka_unit_test(one_that_has_arrived_leaves_its_connection_to_others),
 		cmocka_unit_test(one_too_many_is_discarded),
 		cmocka_unit_test(one_that_was_closed_and_has_arrived_is_forgotten),
 		cmocka_unit_test(what_has_arrived_does_not),
