@@ -20,7 +20,7 @@ const char cli_locks_usage[] =
 	"       sluice locks [-c FILE] [--json]                  list the locks and holders\n"
 	"       sluice locks end NAME [-c FILE] [--json]         end the session that holds it\n";
 
-/* The store has to have answered all by then. */
+/* The store has to have answered something by then: of many locks it answers for long. */
 enum { TIME_MS = 10000, SILENCE_MS = 2000, RETRY_MS = 200 };
 
 /* Of a part of the store: a page of its list on its way. */
@@ -41,13 +41,17 @@ struct look {
 
 struct listing {
 	struct lock_store store;
-	const char *name;   /* of the lock to end; NULL: list */
+	const char *name; /* of the lock to end; NULL: list */
+	uint64_t fence;   /* of its session; 0: not known yet */
+	bool may_have_ended;
 	struct look *looks; /* all that were made */
+	json_t *names;      /* of these: a list in pages may have one twice */
 	struct page *pages; /* one a part */
 	unsigned first_part, part_count;
 	unsigned under_way;
 	bool has_begun, has_failed;
 	struct deadline retry, last;
+	uint64_t answered_ms;
 	json_t *rows;
 };
 
@@ -69,24 +73,13 @@ static void on_looked(struct lock_ask *ask, const struct lock_answer *answer)
 	struct listing *listing = look->listing;
 
 	listing->under_way--;
-	if (answer->status == LOCK_UNKNOWN)
+	if (answer->status == LOCK_UNKNOWN) {
 		listing->has_failed = true;
-	else if (answer->status == LOCK_BUSY || answer->status == LOCK_LAPSED)
+		return;
+	}
+	listing->answered_ms = loop_now_ms(&listing->store.loop);
+	if (answer->status == LOCK_BUSY || answer->status == LOCK_LAPSED)
 		add_row(listing, look->name, answer);
-}
-
-static void on_ended(struct lock_ask *ask, const struct lock_answer *answer)
-{
-	struct look *look = CONTAINER_OF(ask, struct look, ask);
-	struct listing *listing = look->listing;
-
-	listing->under_way--;
-	if (answer->status == LOCK_UNKNOWN)
-		listing->has_failed = true;
-	else if (answer->status == LOCK_FREE)
-		json_array_append_new(listing->rows,
-			json_pack("{s:s,s:s,s:I}", "name", look->name, "session", answer->session,
-				"fence", (json_int_t)answer->fence));
 }
 
 static void ask(struct listing *listing, const char *name, enum lock_verb verb,
@@ -105,6 +98,7 @@ static void ask(struct listing *listing, const char *name, enum lock_verb verb,
 	look->ask = (struct lock_ask){.kind = LOCK_OF_COMMANDS,
 		.verb = verb,
 		.name = look->name,
+		.number = verb == LOCK_END ? listing->fence : 0,
 		.lease_ms = 1,
 		.keep_ms = LOCK_STORE_KEEP_MS,
 		.done = done};
@@ -112,15 +106,59 @@ static void ask(struct listing *listing, const char *name, enum lock_verb verb,
 	locks_ask(&listing->store.locks, &look->ask);
 }
 
+/* ---- its end --------------------------------------------------------------------------------- */
+
+static void find_session(struct listing *listing);
+
+/* Asked again after no answer, it names the same session: that of another who has taken the lock
+ * meanwhile goes on. One that is over without that has ended by itself before it was asked to. */
+static void on_ended(struct lock_ask *ask, const struct lock_answer *answer)
+{
+	struct look *look = CONTAINER_OF(ask, struct look, ask);
+	struct listing *listing = look->listing;
+
+	listing->under_way--;
+	if (answer->status == LOCK_UNKNOWN) {
+		listing->has_failed = listing->may_have_ended = true;
+	} else if (answer->status == LOCK_OVER && !listing->may_have_ended) {
+		json_array_clear(listing->rows);
+		find_session(listing);
+	}
+}
+
+static void on_found(struct lock_ask *lock_ask, const struct lock_answer *answer)
+{
+	struct look *look = CONTAINER_OF(lock_ask, struct look, ask);
+	struct listing *listing = look->listing;
+
+	listing->under_way--;
+	if (answer->status == LOCK_UNKNOWN) {
+		listing->has_failed = true;
+	} else if (answer->status == LOCK_BUSY || answer->status == LOCK_LAPSED) {
+		listing->fence = answer->fence;
+		json_array_append_new(listing->rows,
+			json_pack("{s:s,s:s,s:I}", "name", listing->name, "session",
+				answer->session, "fence", (json_int_t)answer->fence));
+		ask(listing, listing->name, LOCK_END, on_ended);
+	}
+}
+
+static void find_session(struct listing *listing)
+{
+	listing->fence = 0;
+	ask(listing, listing->name, LOCK_LOOK, on_found);
+}
+
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static bool is_known(const struct listing *listing, const char *name)
+/* False: it is known already. */
+static bool add_name(struct listing *listing, const char *name)
 {
-	for (const struct look *look = listing->looks; look; look = look->next) {
-		if (strcmp(look->name, name) == 0)
-			return true;
-	}
-	return false;
+	if (json_object_get(listing->names, name))
+		return false;
+	if (json_object_set_new(listing->names, name, json_true()) != 0)
+		listing->has_failed = true;
+	return true;
 }
 
 static void ask_page(struct page *page);
@@ -138,7 +176,7 @@ static void read_page(struct page *page, char *text)
 	while ((line = strtok_r(NULL, "\n", &rest))) {
 		const char *name = lock_name_in_key(
 			line, listing->store.locks.prefix, page->part, LOCK_OF_COMMANDS);
-		if (name && !is_known(listing, name))
+		if (name && add_name(listing, name))
 			ask(listing, name, LOCK_LOOK, on_looked);
 	}
 	if (strcmp(page->cursor, "0") != 0)
@@ -207,8 +245,10 @@ static void free_looks(struct listing *listing)
 static void begin(struct listing *listing)
 {
 	listing->has_begun = true;
-	if (listing->name)
+	if (listing->fence > 0)
 		ask(listing, listing->name, LOCK_END, on_ended);
+	else if (listing->name)
+		find_session(listing);
 	else
 		begin_list(listing);
 }
@@ -227,7 +267,9 @@ static void on_retry(struct deadline *deadline)
 	struct listing *listing = CONTAINER_OF(deadline, struct listing, retry);
 
 	free_looks(listing);
-	json_array_clear(listing->rows);
+	json_object_clear(listing->names);
+	if (listing->fence == 0)
+		json_array_clear(listing->rows);
 	listing->has_failed = listing->has_begun = false;
 	on_store_changed(&listing->store);
 }
@@ -252,7 +294,13 @@ static bool is_done(struct listing *listing)
 static void on_last(struct deadline *deadline)
 {
 	struct listing *listing = CONTAINER_OF(deadline, struct listing, last);
+	uint64_t now_ms = loop_now_ms(&listing->store.loop);
 
+	if (now_ms < listing->answered_ms + TIME_MS) {
+		deadline_clear(&listing->last);
+		deadline_set(&listing->last, listing->answered_ms + TIME_MS, now_ms);
+		return;
+	}
 	lock_store_print_front(&listing->store);
 	fputs("no answer in time\n", stderr);
 	listing->store.is_refused = true;
@@ -340,15 +388,16 @@ static int answer(struct listing *listing, bool json)
 
 static int list(const char *path, const char *name, bool json)
 {
-	struct listing listing = {.name = name, .rows = json_array()};
+	struct listing listing = {.name = name, .names = json_object(), .rows = json_array()};
 	const struct conf *conf = cli_load(path);
 	int status = LOCK_EXIT_REFUSED;
 
-	if (conf && listing.rows && run(&listing, conf))
+	if (conf && listing.names && listing.rows && run(&listing, conf))
 		status = answer(&listing, json);
 	for (unsigned i = 0; listing.pages && i < listing.part_count; i++)
 		free(listing.pages[i].command);
 	free(listing.pages);
+	json_decref(listing.names);
 	json_decref(listing.rows);
 	if (conf)
 		conf_release(conf);

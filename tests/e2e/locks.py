@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+from lib.cut import Way
 from lib.hazard import Hazard
 from lib.lock import LONG, Locks, Session, load
 from lib.process import BINARY, Process, until
@@ -14,6 +15,12 @@ from lib.redis_cluster import RedisCluster
 from lib.terminal import Terminal
 from lib.tap import equal, group, main, test, true
 
+MANY = """local now = redis.call('TIME')[1] * 1000
+for i = 1, ARGV[1] do
+    local key = 'sluice{locks}lock:many' .. i
+    redis.call('HSET', key, 'session', 'host/1/' .. i, 'fence', i, 'ends', now + 600000, 'till', now + 600000)
+    redis.call('ZADD', 'sluice{locks}lock', now + 600000, key)
+end"""
 FOREVER = "echo begun; while :; do sleep 0.1; done"
 HELD_LONG = ("--lease", "10m")
 
@@ -491,6 +498,33 @@ def store(t):
         child.wait_output("trying again")
         redis.start()
         equal(child.wait(), 0, child.output())
+
+
+@group("the administrator", workers=[1])
+def administrator(t):
+    redis = Redis(t)
+    locks = Locks(t, redis.url)
+    equal(locks.run("first", "true"), (0, ""))  # which loads the functions
+    with t.point("a session is ended once: not the next one, too, when the answer is lost and it is asked again"):
+        way = Way(t, redis.number)
+        first, second = Session(t, redis.number, "first/1/1"), Session(t, redis.number, "second/1/1")
+        fence = first.take("a")
+        way.lose(b"\r\nend\r\n")
+        ending = Process([BINARY, "locks", "-c", Locks(t, way.url).path, "end", "a"], "ending")
+        t.defer(ending.kill)
+        later = None
+        while not later:
+            status, number, *_ = second.ask("take", "a", second.birth("a"))
+            later = number if status == "held" else None
+        equal(ending.wait(), 0, ending.output())
+        true("first/1/1" in ending.output() and str(fence) in ending.output(), ending.output())
+        equal(second.ask("use", "a", later)[0], "held", "its session goes on")
+        equal(first.ask("use", "a", fence)[0], "over")
+        second.ask("release", "a", later)
+    with t.point("many locks are listed"):
+        count = 40_000
+        redis.connect().ask("EVAL", MANY, 0, count)
+        equal(len(locks.listed()), count)
 
 
 @group("other stores", workers=[1])

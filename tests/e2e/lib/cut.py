@@ -8,12 +8,14 @@ from .wire import stop_listening
 
 class Way:
     """Passes each connection on to `port`, until `cut`: then those there are end, and new ones get no
-    answer; `mend` ends these and passes new ones on again."""
+    answer; `mend` ends these and passes new ones on again. `lose` ends the one that sends such bytes next, when the server
+    has answered them: the answer is lost."""
 
     def __init__(self, t, port):
         self.port = port
         self.lock = threading.Lock()
         self.is_cut, self.ended = False, False
+        self.lost = None
         self.open, self.held = set(), set()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.number = self.listener.getsockname()[1]
@@ -66,6 +68,10 @@ class Way:
                     if not data:
                         return
                     (far if end is near else near).sendall(data)
+                    if end is near and self.lost and self.lost in data:
+                        self.lost = None
+                        far.recv(65536)
+                        return
         except OSError:
             pass
         finally:
@@ -73,6 +79,9 @@ class Way:
                 self.open.discard((near, far))
             near.close()
             far.close()
+
+    def lose(self, data):
+        self.lost = data
 
     def cut(self):
         with self.lock:
