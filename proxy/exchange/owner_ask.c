@@ -32,6 +32,26 @@ bool owner_is_starting(struct owners *owners, const struct worker *worker, uint6
 	       !(atomic_load_explicit(&owners->has_asked, memory_order_relaxed) & bit_of(worker));
 }
 
+/* With the lock. What is taken anew has a new fence, whatever the store remembers: one that has
+ * lost its last writes may name this node by a fence after which another has owned the session. */
+static uint64_t dropped_fence(const struct owners *owners, const struct owner_session *session)
+{
+	/* relaxed: a number alone */
+	return session->side == OWNER_SIDE_HERE
+		       ? session->fence - 1
+		       : atomic_load_explicit(&owners->fence, memory_order_relaxed);
+}
+
+static void note_fence(struct owners *owners, uint64_t fence)
+{
+	/* relaxed: see dropped_fence */
+	uint64_t highest = atomic_load_explicit(&owners->fence, memory_order_relaxed);
+
+	while (highest < fence && !atomic_compare_exchange_weak_explicit(&owners->fence, &highest,
+					  fence, memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
 bool owner_ask(struct owners *owners, struct worker *worker, struct owner_session *session,
 	enum owner_verb verb, uint64_t now_ns)
 {
@@ -47,7 +67,7 @@ bool owner_ask(struct owners *owners, struct worker *worker, struct owner_sessio
 		.verb = verb,
 		.name = session->name,
 		.self = session->self ? session->self->text : "",
-		.fence = session->fence,
+		.fence = verb == OWNER_TAKE ? dropped_fence(owners, session) : session->fence,
 		.lease_ms = session->lease_ms};
 	session->is_asked = session->self && owners->store->ask(worker, &question);
 	session->asked_ns = now_ns;
@@ -218,6 +238,8 @@ void owners_answer(struct owners *owners, struct worker *worker, struct owner_se
 	struct owner_node *node =
 		answer->node && !waits ? owner_node_get(owners, answer->node) : NULL;
 
+	if (answer->is_known)
+		note_fence(owners, answer->fence);
 	pthread_mutex_lock(&stripe->lock);
 	uint64_t fence = session->fence;
 	enum owner_side side = session->side;

@@ -90,6 +90,7 @@ struct owners {
 	char instance_text[20];     /* most of it, in digits */
 	uint64_t born_ns;           /* CLOCK_BOOTTIME */
 	_Atomic uint64_t marks;     /* the highest of all sessions */
+	_Atomic uint64_t fence;     /* the highest that the store has answered */
 	_Atomic uint64_t has_asked; /* a bit of each worker, or of some: the store could be asked */
 	_Atomic uint64_t lease_ms;
 	atomic_size_t count, most; /* sessions */

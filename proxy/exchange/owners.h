@@ -64,7 +64,7 @@ struct owner_question {
 	enum owner_verb verb;
 	const char *name; /* of the session */
 	const char *self; /* the asking node: OWNER_NODE_BYTES */
-	uint64_t fence;   /* RENEW, GIVE */
+	uint64_t fence;   /* RENEW, GIVE; TAKE: what it had by fences up to this one is over */
 	uint64_t lease_ms;
 };
 

@@ -89,6 +89,14 @@ static void put_number(FILE *out, uint64_t number)
 	put_text(out, text, (size_t)len);
 }
 
+static void put_any_birth(FILE *out, uint64_t dropped)
+{
+	char text[24];
+	int len = snprintf(text, sizeof(text), "-%" PRIu64, dropped + 1);
+
+	put_text(out, text, (size_t)len);
+}
+
 static void put_ask(FILE *out, const struct lock_ask *ask)
 {
 	const char *session = ask->session ? ask->session : "";
@@ -96,7 +104,7 @@ static void put_ask(FILE *out, const struct lock_ask *ask)
 	put_text(out, verbs[ask->verb], strlen(verbs[ask->verb]));
 	put_text(out, session, strlen(session));
 	if (ask->number == LOCK_BORN_ANY)
-		put_text(out, "-1", 2);
+		put_any_birth(out, ask->dropped);
 	else
 		put_number(out, ask->number);
 	put_number(out, ask->lease_ms);
@@ -124,7 +132,7 @@ char *lock_compose(const char *prefix, unsigned part, struct lock_ask *const *as
 
 	if (!out)
 		return NULL;
-	fprintf(out, "*%u\r\n$5\r\nFCALL\r\n$13\r\nsluice_lock_1\r\n", 4 + count * (1 + WORDS));
+	fprintf(out, "*%u\r\n$5\r\nFCALL\r\n$13\r\nsluice_lock_2\r\n", 4 + count * (1 + WORDS));
 	put_number(out, count + 1);
 	for (unsigned i = 0; i < count; i++)
 		put_key(out, prefix, part, asks[i]->kind, asks[i]->name);
@@ -142,7 +150,7 @@ char *lock_compose_list(
 
 	if (!out)
 		return NULL;
-	fputs("*5\r\n$5\r\nFCALL\r\n$14\r\nsluice_locks_1\r\n$1\r\n1\r\n", out);
+	fputs("*5\r\n$5\r\nFCALL\r\n$14\r\nsluice_locks_2\r\n$1\r\n1\r\n", out);
 	put_key(out, prefix, part, kind, NULL);
 	put_text(out, cursor, strlen(cursor));
 	return finish(out, &text);

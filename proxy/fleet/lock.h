@@ -13,7 +13,8 @@
  *    heard of it for `keep` after its lease: it uses nothing any more, and does not take the lock
  *    again. By its id and fence it can't use what it lost, as fences only grow; nor can it take the
  *    lock, as a taking names the fence that the lock had at the session's birth (LOCK_BORN_ANY: the
- *    asker has dropped all that it had by earlier fences, and begins again).
+ *    asker has dropped all that it had by earlier fences, and begins again: under a new one, also
+ *    if a store that has lost its last writes still names it for one of these).
  *  - Those who share an id and its fence share the session.
  * Leases are only for when nobody answers: no two sessions have uses between each other's, whatever
  * clocks say. The fence is for what the store does not see: give it to what takes effect elsewhere.
@@ -72,6 +73,7 @@ struct lock_ask {
 	const char *name;    /* lock_name_is_valid */
 	const char *session; /* lock_session_is_valid; NULL of LOCK_END and LOCK_LOOK */
 	uint64_t number;
+	uint64_t dropped;  /* of LOCK_BORN_ANY: what it had by fences up to this one is over */
 	uint64_t lease_ms; /* not 0 */
 	uint64_t keep_ms;  /* the lock is remembered for so long after its lease; not 0 */
 	const char *value; /* NULL: it stays as it is */

@@ -1,12 +1,12 @@
-#!lua name=sluice_lock_1
+#!lua name=sluice_lock_2
 -- Named locks with leases, by the store's time: lock.h has the rules. The number is of what is called and
 -- what is kept, as in judge.lua.
 --
--- FCALL sluice_lock_1 n+1 lock-key... index-key { verb session number lease-ms keep-ms value }...
--- FCALL sluice_locks_1 1 index-key cursor
+-- FCALL sluice_lock_2 n+1 lock-key... index-key { verb session number lease-ms keep-ms value }...
+-- FCALL sluice_locks_2 1 index-key cursor
 --
 -- The first takes six words for each lock, and runs them in their order. Verbs and numbers:
---   take     number: the fence at the session's birth, -1 for any
+--   take     number: the fence at the session's birth; -1 - N: any, but what it had by fences up to N is over
 --   use      number: the session's fence
 --   release  the same
 --   end      number: the fence of the session that is to end, 0 for any
@@ -72,14 +72,18 @@ local function is_fit(lock, ask)
 	return ask.number < 0 or ask.number > now_us - ask.keep * 1000
 end
 
+-- A store that has lost its last writes may name the session for what it has given up since, when others may have had
+-- the lock meanwhile.
+local function is_past(lock, ask) return ask.number < 0 and lock.fence <= -1 - ask.number end
+
 -- Fences grow with the store's time, too, so that they do when a lock is not kept any more, or the store
 -- has lost what it kept.
 local function take(key, index, lock, ask)
-	if lock.session == ask.session and lock.session ~= '' then
+	if lock.session == ask.session and lock.session ~= '' and not is_past(lock, ask) then
 		return renew(key, index, lock, ask)
 	elseif not is_fit(lock, ask) then
 		return OVER
-	elseif lock.session ~= '' and lock.ends > now_ms then
+	elseif lock.session ~= '' and lock.session ~= ask.session and lock.ends > now_ms then
 		return BUSY
 	end
 	drop_old(index)
@@ -155,5 +159,5 @@ local function list(keys, args)
 	return table.concat(lines, '\n')
 end
 
-redis.register_function('sluice_lock_1', run)
-redis.register_function('sluice_locks_1', list)
+redis.register_function('sluice_lock_2', run)
+redis.register_function('sluice_locks_2', list)

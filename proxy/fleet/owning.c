@@ -62,6 +62,7 @@ static bool ask_store(struct worker *worker, const struct owner_question *questi
 		.name = ask->name,
 		.session = ask->self,
 		.number = question->verb == OWNER_TAKE ? LOCK_BORN_ANY : question->fence,
+		.dropped = question->verb == OWNER_TAKE ? question->fence : 0,
 		.lease_ms = question->lease_ms,
 		.keep_ms = question->verb == OWNER_GIVE ? GIVEN_KEEP_MS : OWNER_KEEP_MS,
 		.done = on_answer};

@@ -26,7 +26,7 @@ class Store:
         """Of (verb, name, session, number, lease, keep, value): (status, fence, left, session, value) each."""
         self.expire({ask[1] for ask in asks})
         self.redis.ask("SET", "clock", self.now * 1000)
-        text = self.redis.ask("FCALL", "sluice_lock_1", len(asks) + 1, *("{l}lock:" + ask[1] for ask in asks), "{l}lock",
+        text = self.redis.ask("FCALL", "sluice_lock_2", len(asks) + 1, *("{l}lock:" + ask[1] for ask in asks), "{l}lock",
                               *(word for verb, _, *rest in asks for word in (verb, *rest)))
         answers = []
         for _ in asks:
@@ -41,7 +41,7 @@ class Store:
     def listed(self):
         names, cursor = set(), b"0"
         while True:
-            cursor, *keys = self.redis.ask("FCALL", "sluice_locks_1", 1, "{l}lock", cursor).split(b"\n")
+            cursor, *keys = self.redis.ask("FCALL", "sluice_locks_2", 1, "{l}lock", cursor).split(b"\n")
             names |= {key.decode().split(":", 1)[1] for key in keys}
             if cursor == b"0":
                 return names
@@ -68,6 +68,7 @@ class Oracle:
         is_kept = name in self.locks
         lock = self.locks.get(name) or Lock(now)
         mine = lock.session != "" and lock.session == session
+        past = number < 0 and lock.fence <= -1 - number
         status, shown = "over", None
         if verb == "look":
             status = "free" if not lock.session else "busy" if lock.ends > now else "lapsed"
@@ -78,10 +79,10 @@ class Oracle:
             status = "free" if mine and number == lock.fence else "over"
         elif verb == "use":
             status = "held" if mine and number == lock.fence else "over"
-        elif mine:
+        elif mine and not past:
             status = "held"
-        elif number in (-1, lock.fence) if is_kept else number == -1 or number > (now - keep) * 1000:
-            status = "busy" if lock.session and lock.ends > now else "held"
+        elif number < 0 or number == lock.fence if is_kept else number < 0 or number > (now - keep) * 1000:
+            status = "busy" if lock.session and not mine and lock.ends > now else "held"
             if status == "held":
                 lock.session, lock.fence, lock.ends, lock.till = session, max(lock.fence + 1, now * 1000), 0, 0
         if status == "held":
@@ -104,7 +105,7 @@ def draw_ask(random, lives, names, keep):
     if verb == "end":
         number = random.choice([0, life[2]])
     if verb == "take" and life[0] == "any":
-        number = -1
+        number = -1 - random.choice([0, 0, max(0, life[2] - 1), life[2]])
     elif verb in ("use", "release") and random.random() < 0.05:
         number = max(0, number + random.choice([-1, 1]))
     value = random.choice(["", "", f"v{random.randrange(100)}", "two\nlines"]) if verb in ("take", "use") else ""
@@ -138,7 +139,7 @@ class Watch:
             self.last[name] = fence, session
         true((name, session, fence) not in self.over, f"{name}: {session} is over, and has used it by {fence}")
         true(verb != "use" or (number, session) == (last_fence, last_session), f"{name}: {number} after {last_fence}")
-        if verb == "take" and number != -1 and not self.forgets:
+        if verb == "take" and number >= 0 and not self.forgets:
             equal(self.taken.setdefault((name, session), fence), fence, f"{name}: {session} takes it once")
 
 
@@ -207,6 +208,23 @@ def once(t):
     store.now += 70_000
     equal(ask("take", "c", second)[0], "over", "its taking is not kept any more")
     equal(ask("take", "c", third)[0], "over", "nor is its end")
+
+
+@test("what an id takes anew, after it has dropped a fence, has a new one, also if the store still names the id", workers=[1])
+def anew(t):
+    store = Store(t)
+
+    def take(session, dropped):
+        return store.call([("take", "n", session, -1 - dropped, 1_000, 60_000, "")])[0]
+
+    _, first, *_ = take("a", 0)
+    equal(take("a", first - 1)[1], first, "it has not dropped this one: asked again, it has it")
+    store.now += 1
+    status, second, left, session, _ = take("a", first)
+    equal((status, left, session), ("held", 1_000, "a"))
+    true(second > first, f"{second} after {first}")
+    equal(store.call([("use", "n", "a", first, 1_000, 60_000, "")])[0][0], "over")
+    equal(take("b", second)[0], "busy", "what another has dropped says nothing of a's")
 
 
 @test("a use sets the lock's value if the session has it, and else changes nothing", workers=[1])

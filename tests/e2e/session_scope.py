@@ -110,6 +110,24 @@ def moves(t):
     true(grows(fences(fleet.origin)) and len(set(fences(fleet.origin))) == 2, fences(fleet.origin))
 
 
+@test("a store that has lost its last writes: what a node takes anew there has a new fence", workers=[1])
+def lost_writes(t):
+    fleet = Fleet(t, count=2, lease="60s", route="owner_idle = 200ms\n")
+    redis = fleet.redis.connect()
+    equal(ask(fleet.client(0)).status, 200, "node 0 owns it")
+    key, = [k for k in redis.ask("KEYS", "*") if redis.ask("TYPE", k) == b"hash" and redis.ask("HEXISTS", k, "fence")]
+    old = redis.ask("DUMP", key)
+    true(redis.ask("HGET", key, "session").split(b"/")[1] == b"node0", "it is kept so")
+    until(lambda: redis.ask("HGET", key, "session") == b"", "node 0 gives it up")
+    equal(ask(fleet.client(1)).status, 200, "node 1 owns it")
+    until(lambda: redis.ask("HGET", key, "session") == b"", "node 1 gives it up")
+    redis.ask("RESTORE", key, 600_000, old, "REPLACE")
+    time.sleep(0.3)  # as long as node 0 may believe that it is node 1's
+    equal(ask(fleet.client(0)).status, 200, "node 0 takes it again")
+    numbers = fences(fleet.origin)
+    true(grows(numbers) and len(set(numbers)) == 3, numbers)
+
+
 @test("session_elsewhere = refuse: 409 with Retry-After", workers=[1])
 def refuses(t):
     gate = Gate()

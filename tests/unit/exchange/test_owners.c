@@ -413,6 +413,29 @@ static void what_was_given_up_without_an_answer_is_not_taken_under_the_same_fenc
 	owner_end(f->owners, &user.use);
 }
 
+/* A store that has lost its last writes may still name this node by what it has given up since. */
+static void what_is_taken_anew_is_not_taken_under_a_fence_before(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own_and_leave(f, &user, 7);
+	answer(f, (struct owner_answer){.is_known = true, .fence = 7});
+	begin(f, &user);
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	assert_int_equal(asked.verb, OWNER_TAKE);
+	assert_int_equal(asked.fence, 7); /* and those before it are over */
+	held(f, 9);
+	pass(f, LEASE_MS / 3 + 1100);
+	unknown(f);
+	now_ns += 2 * LEASE_MS * CLOCK_NS_PER_MS;
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	assert_int_equal(asked.verb, OWNER_TAKE);
+	assert_int_equal(asked.fence, 8); /* this one goes on */
+	held(f, 9);
+	owner_end(f->owners, &user.use);
+}
+
 static void nor_is_that_forgotten_while_the_store_is_away(void **state)
 {
 	struct fixture *f = *state;
@@ -625,6 +648,7 @@ int main(void)
 		TEST(who_it_is),
 		TEST(a_lease_is_as_long_as_it_was_asked_for),
 		TEST(what_was_given_up_without_an_answer_is_not_taken_under_the_same_fence),
+		TEST(what_is_taken_anew_is_not_taken_under_a_fence_before),
 		TEST(nor_is_that_forgotten_while_the_store_is_away),
 		TEST(marks_outlive_a_store_that_is_away),
 		TEST(without_a_store_it_is_forgotten_in_the_end),

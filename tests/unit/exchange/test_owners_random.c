@@ -75,7 +75,7 @@ static void run_call(struct call *call)
 		call->answer.node = call->other;
 		call->answer.left_ms = (lock->ends_ns - now_ns) / CLOCK_NS_PER_MS;
 	} else if (call->verb == OWNER_TAKE) {
-		if (!has) {
+		if (!has || lock->fence <= call->fence) {
 			strcpy(lock->session, call->self);
 			lock->fence = ++last_fence;
 			lock->ends_ns = 0;
