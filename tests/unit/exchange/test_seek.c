@@ -248,6 +248,24 @@ static void nor_does_one_whose_client_has_left(void **state)
 	end(stage);
 }
 
+/* Its server has begun to answer, and has not taken it all yet. */
+static void nor_does_one_that_is_being_answered(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, POST);
+
+	(void)state;
+	held(stage, 5);
+	flight_answer(stage, x, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfirst");
+	stage->client.client.first = NULL;
+	exchange_client_gone(x);
+	assert_int_equal(x->state, EXCHANGE_DRAINING);
+	lapse(stage);
+	assert_null(stage->worker->orphans);
+	assert_discarded(stage);
+	end(stage);
+}
+
 static void nor_does_that_outlive_the_news(void **state)
 {
 	struct stage *stage = begin_left();
@@ -682,6 +700,7 @@ int main(void)
 		cmocka_unit_test(what_has_not_arrived_ends_with_the_lease),
 		cmocka_unit_test(nor_does_it_outlive_the_news_of_another_owner),
 		cmocka_unit_test(nor_does_one_whose_client_has_left),
+		cmocka_unit_test(nor_does_one_that_is_being_answered),
 		cmocka_unit_test(nor_does_that_outlive_the_news),
 		cmocka_unit_test(nor_does_a_connection_that_was_closed),
 		cmocka_unit_test(one_whose_server_has_ended_its_output_arrives),
