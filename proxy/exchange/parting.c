@@ -74,8 +74,18 @@ static void on_owner(struct owner_use *use)
 	end(CONTAINER_OF(use, struct parting, use));
 }
 
+static void discard_oldest(struct worker *worker)
+{
+	struct parting *p = worker->fleet.partings;
+
+	while (p->next)
+		p = p->next;
+	end(p);
+}
+
 static void enlist(struct parting *p)
 {
+	p->worker->fleet.discard_parting = discard_oldest;
 	p->at = &p->worker->fleet.partings;
 	p->next = *p->at;
 	if (p->next)

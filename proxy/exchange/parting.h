@@ -14,7 +14,8 @@
 #include <stdbool.h>
 
 /* So many of a worker's: of more, what is unconfirmed is discarded at once. Clients that come and
- * leave bring them about, at a server that does not read. */
+ * leave bring them about, at a server that does not read. Those there are give way to what lacks a
+ * descriptor (site/spare.h). */
 #define PARTINGS_MOST 256
 
 struct owner_use;

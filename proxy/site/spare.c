@@ -35,15 +35,32 @@ static struct server_connection *pop_oldest(struct worker *worker)
 	return chosen ? pool_pop(chosen, worker, true) : NULL;
 }
 
-bool spare_own(struct worker *worker)
+static bool close_idle(struct worker *worker)
 {
-	struct node_spare *spare = &worker->node->spare;
 	struct server_connection *connection = pop_oldest(worker);
-	uint64_t now_ms = worker_now_ms(worker);
 
 	if (!connection)
 		return false;
 	server_connection_close_unlisted(connection);
+	return true;
+}
+
+/* One that was closed, and whose server has not taken all yet. */
+static bool discard_parting(struct worker *worker)
+{
+	if (!worker->fleet.partings)
+		return false;
+	worker->fleet.discard_parting(worker);
+	return true;
+}
+
+bool spare_own(struct worker *worker)
+{
+	struct node_spare *spare = &worker->node->spare;
+	uint64_t now_ms = worker_now_ms(worker);
+
+	if (!close_idle(worker) && !discard_parting(worker))
+		return false;
 	worker_count(worker, STATS_SPARED);
 	/* Both relaxed: who reads the first by an answer has the order from that. */
 	uint64_t count = atomic_fetch_add_explicit(&spare->closed, 1, memory_order_relaxed) + 1;

@@ -27,7 +27,8 @@ struct spare_question {
 };
 
 /* Closes the worker's idle connection to a server that was used least lately, as no descriptor is
- * free. False: it has none. */
+ * free; or else the oldest that is closed already, and unconfirmed (exchange/parting.h). False: it
+ * has none. */
 bool spare_own(struct worker *worker);
 
 /* This worker has none: asks the others. True: look again after SPARE_LOOK_MS, and call this again

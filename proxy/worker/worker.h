@@ -101,6 +101,7 @@ struct worker_fleet {
 	struct owner_use *uses;   /* of sessions: exchange/owners.h */
 	struct parting *partings; /* connections: exchange/parting.h */
 	unsigned parting_count;
+	void (*discard_parting)(struct worker *worker); /* the oldest, if there is one */
 	uint64_t confirmed;               /* of nodes that leave: exchange/owner_nodes.h */
 	const struct conf_secret *secret; /* of the site in force; other nodes have it, too */
 };

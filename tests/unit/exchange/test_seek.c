@@ -16,6 +16,7 @@
 #include "exchange/respond.h"
 #include "fakes/flight.h"
 #include "http/problem.h"
+#include "site/spare.h"
 #include "upstream/server.h"
 
 #define OTHER    "0000000000000001/other/127.0.0.1:7946"
@@ -384,6 +385,23 @@ static void one_too_many_is_discarded(void **state)
 	end(stage);
 }
 
+/* Nor do they keep their descriptors from others. */
+static void one_gives_way_to_what_lacks_a_descriptor(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	held(stage, 5);
+	exchange_drop_connection(x);
+	assert_non_null(stage->worker->fleet.partings);
+	assert_true(spare_own(stage->worker));
+	assert_discarded(stage);
+	assert_false(spare_own(stage->worker));
+	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
+	end(stage);
+}
+
 /* Closed, it stays no longer than until it has arrived. */
 static void one_that_was_closed_and_has_arrived_is_forgotten(void **state)
 {
@@ -708,6 +726,7 @@ int main(void)
 		cmocka_unit_test(one_that_is_answered_early_does_not_go_to_others),
 		cmocka_unit_test(one_that_has_arrived_leaves_its_connection_to_others),
 		cmocka_unit_test(one_too_many_is_discarded),
+		cmocka_unit_test(one_gives_way_to_what_lacks_a_descriptor),
 		cmocka_unit_test(one_that_was_closed_and_has_arrived_is_forgotten),
 		cmocka_unit_test(what_has_arrived_does_not),
 		cmocka_unit_test(one_of_another_node_is_forwarded_to_it),
