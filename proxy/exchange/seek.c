@@ -306,12 +306,10 @@ static void on_changed(struct owner_use *use)
 static void on_lapsed(struct owner_use *use)
 {
 	struct exchange *x = exchange_of(use);
-	bool is_at_server = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING ||
-			    x->state == EXCHANGE_DRAINING;
-
-	if (!is_at_server || !x->connection || !server_has_untaken(x->connection))
-		return;
 	struct client *client = x->client;
+
+	if (!x->connection || !server_has_untaken(x->connection))
+		return;
 	if (!client) {
 		exchange_end(x);
 		return;
