@@ -3,12 +3,14 @@
 #include <event2/dns.h>
 #include <event2/util.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct names {
 	struct event_base *base;
 	struct evdns_base *dns; /* NULL until the first look-up */
+	uint64_t timeout_ms;    /* 0: as configured */
 };
 
 struct name_lookup {
@@ -39,13 +41,32 @@ void names_free(struct names *names)
 	free(names);
 }
 
+void names_set_timeout(struct names *names, uint64_t timeout_ms)
+{
+	names->timeout_ms = timeout_ms;
+}
+
+static void apply_timeout(struct names *names)
+{
+	char seconds[32];
+
+	snprintf(seconds, sizeof(seconds), "%llu.%03u",
+		(unsigned long long)(names->timeout_ms / 1000),
+		(unsigned)(names->timeout_ms % 1000));
+	evdns_base_set_option(names->dns, "timeout:", seconds);
+}
+
 static bool make_dns(struct names *names)
 {
+	bool is_new = !names->dns;
+
 	if (!names->dns)
 		names->dns = evdns_base_new(names->base,
 			EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);
 	if (!names->dns)
 		names->dns = evdns_base_new(names->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+	if (is_new && names->dns && names->timeout_ms > 0)
+		apply_timeout(names);
 	return names->dns != NULL;
 }
 

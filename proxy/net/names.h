@@ -7,12 +7,16 @@
 
 #include <event2/event.h>
 #include <netdb.h>
+#include <stdint.h>
 
 struct names;
 struct name_lookup;
 
 /* Reads no file and opens no socket before the first look-up. NULL without memory. */
 struct names *names_new(struct event_base *base);
+/* A name server that has not answered for so long is asked no more, but the next one. Otherwise it
+ * is 5 s, or what /etc/resolv.conf says. Before the first look-up. */
+void names_set_timeout(struct names *names, uint64_t timeout_ms);
 /* All look-ups must have ended. NULL is ignored. */
 void names_free(struct names *names);
 
