@@ -23,6 +23,7 @@
 #endif
 
 #include "base/container.h"
+#include "semaphore/broker_addresses.h"
 
 enum { COMMANDS = 1, PROBES = 2 };
 
@@ -101,11 +102,16 @@ static uint64_t end_of_wait_ms(const struct rabbit *rabbit)
 									: end_ms;
 }
 
-static struct timeval time_left(uint64_t end_ms)
+static uint64_t ms_left(uint64_t end_ms)
 {
 	uint64_t now_ms = monotonic_ms();
 
-	return timeval_of(end_ms > now_ms ? end_ms - now_ms : 0);
+	return end_ms > now_ms ? end_ms - now_ms : 0;
+}
+
+static struct timeval time_left(uint64_t end_ms)
+{
+	return timeval_of(ms_left(end_ms));
 }
 
 /* Before each call that waits for an answer. */
@@ -392,28 +398,58 @@ static enum broker_result open_channels(struct rabbit *rabbit)
 	return take_reply(rabbit, 0, amqp_get_rpc_reply(rabbit->amqp));
 }
 
-static enum broker_result connect_to(
-	struct rabbit *rabbit, const struct conf_semaphore *semaphore, const char *purpose)
+static enum broker_result find_addresses(struct rabbit *rabbit, const struct conf_address *address,
+	struct broker_addresses *addresses)
 {
-	const struct conf_address *address = &semaphore->broker.address;
+	char why[sizeof(rabbit->broker.why)];
+
+	if (address->kind != CONF_ADDRESS_NAME) {
+		addresses->count = 1;
+		snprintf(addresses->text[0], sizeof(addresses->text[0]), "%s", address->host);
+		return BROKER_DONE;
+	}
+	const char *failure =
+		broker_addresses_find(addresses, address->host, ms_left(rabbit->deadline_ms));
+	if (!failure)
+		return BROKER_DONE;
+	snprintf(why, sizeof(why), "host %.80s: %s", address->host, failure);
+	return lose(rabbit, why);
+}
+
+/* To the first address that can be connected to; each has an equal part of the time left. */
+static enum broker_result open_socket(struct rabbit *rabbit, const struct conf_address *address)
+{
 	amqp_socket_t *socket = amqp_tcp_socket_new(rabbit->amqp);
-	enum broker_result result;
-	struct timeval left;
-	int status;
+	int status = AMQP_STATUS_SOCKET_ERROR;
+	struct broker_addresses to;
 
 	if (!socket)
 		return lose(rabbit, "no memory");
-	rabbit->timeout_ms = semaphore->timeout_ms;
-	rabbit->deadline_ms = end_of_wait_ms(rabbit);
-	left = time_left(rabbit->deadline_ms);
-	status = amqp_socket_open_noblock(socket, address->host, address->port, &left);
+	enum broker_result result = find_addresses(rabbit, address, &to);
+	if (result != BROKER_DONE)
+		return result;
+	for (size_t i = 0; i < to.count && status != AMQP_STATUS_OK; i++) {
+		struct timeval left = timeval_of(ms_left(rabbit->deadline_ms) / (to.count - i));
+		status = amqp_socket_open_noblock(socket, to.text[i], address->port, &left);
+	}
 	if (status == AMQP_STATUS_SOCKET_ERROR)
 		return lose(rabbit, "no connection can be made");
 	if (status != AMQP_STATUS_OK)
 		return lose_by_status(rabbit, status);
 	rabbit->interrupt_fd = fcntl(amqp_get_sockfd(rabbit->amqp), F_DUPFD_CLOEXEC, 0);
-	if (rabbit->interrupt_fd < 0)
-		return lose(rabbit, strerror(errno));
+	return rabbit->interrupt_fd < 0 ? lose(rabbit, strerror(errno)) : BROKER_DONE;
+}
+
+static enum broker_result connect_to(
+	struct rabbit *rabbit, const struct conf_semaphore *semaphore, const char *purpose)
+{
+	struct timeval left;
+
+	rabbit->timeout_ms = semaphore->timeout_ms;
+	rabbit->deadline_ms = end_of_wait_ms(rabbit);
+	enum broker_result result = open_socket(rabbit, &semaphore->broker.address);
+	if (result != BROKER_DONE)
+		return result;
 	left = time_left(rabbit->deadline_ms);
 	amqp_set_handshake_timeout(rabbit->amqp, &left);
 	if (!may_call(rabbit))

@@ -1,6 +1,8 @@
 """Semaphores at a broker that lies, stalls or ends connections: commands end, nodes go on as without a broker, and both say
 why."""
 import os
+import socket
+import subprocess
 import threading
 import time
 
@@ -71,20 +73,68 @@ def lies(t, origin):
         ends(node)
 
 
+def ask_for(seconds, client):
+    """Asks again and again; returns the seconds that the slowest answer took."""
+    slowest, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        began = time.monotonic()
+        equal(client.ask("/").status, 200)
+        slowest = max(slowest, time.monotonic() - began)
+    return slowest
+
+
 def stalls(t, origin):
     with t.point("a broker that lets in and then answers nothing is away: the share is used without a pause"):
         broker, begin = played(t, "stalls")
         broker.on_message = lambda *_: None
         node = begin(origin, more="")
         node.process.wait_output(SHARE)
-        slowest = 0
-        client, end = Client(node.address), time.monotonic() + 12  # longer than broker_timeout: the subject
-        while time.monotonic() < end:
-            began = time.monotonic()
-            equal(client.ask("/").status, 200)
-            slowest = max(slowest, time.monotonic() - began)
+        slowest = ask_for(12, Client(node.address))  # longer than broker_timeout: the subject
         t.note(f"the slowest answer came after {slowest:.1f} s")
         true(slowest < 1.5, f"{slowest} s")
+        ends(node)
+
+
+def has_a_name(t, origin):
+    """Only root may give processes another /etc/resolv.conf, and play a name server."""
+    servers, there = t.path("resolv.conf"), t.path("elsewhere")
+    with open(servers, "w", encoding="utf-8") as out:
+        out.write("nameserver 127.0.0.77\n")
+    with open(there, "w", encoding="utf-8") as out:
+        out.write("#!/bin/sh\nexec unshare --mount sh -c '"
+                  f'mount --bind {servers} /etc/resolv.conf && exec "$@"\' sh "$@"\n')
+    os.chmod(there, 0o755)
+    silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        silent.bind(("127.0.0.77", 53))
+        subprocess.run([there, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as why:
+        silent.close()
+        t.note(f"names are not tried: {why}")
+        return
+    t.defer(silent.close)
+    more = f"nodes = {SIZE // 2}\nbroker_timeout = 1s"
+    with t.point("a broker whose name no name server knows in time is away: the share is used without a pause"):
+        node = start(t, origin, "named", "amqp://broker.test", "semaphore_down = local", more=more,
+                     command=[there, BINARY])
+        node.process.wait_output("host broker.test: the name servers do not answer; 2 at once by this node's share")
+        slowest = ask_for(12, Client(node.address))  # longer than a share goes on without another try: the subject
+        t.note(f"the slowest answer came after {slowest:.1f} s")
+        true(slowest < 1.5, f"{slowest} s")
+    with t.point("and broker_timeout bounds a command"):
+        began = time.monotonic()
+        child = Process([there, BINARY, "semaphore", "status", "legacy", "-c", node.ini_path], "semaphore")
+        equal(child.wait(), 3, child.output())
+        took = time.monotonic() - began
+        true("host broker.test: the name servers do not answer" in child.output(), child.output())
+        t.note(f"it ended after {took:.1f} s")
+        true(took < 4, f"{took} s")
+        ends(node)
+    with t.point("one whose name /etc/hosts knows is found"):
+        broker, _ = played(t, "hosts")
+        node = start(t, origin, "hosts", broker.url.replace("127.0.0.1", "localhost"))
+        until(lambda: (shown(node) or {}).get("slots") == SIZE, "it has counted")
+        says(node, "status", 0, f"max                     {SIZE}")
         ends(node)
 
 
@@ -168,7 +218,7 @@ def is_renamed(t, origin):
 @group("semaphores at a broker that is wrong", workers=[1])
 def broker_is_wrong(t):
     origin = CountingOrigin(t, hold=0.02)
-    for part in (lies, stalls, ends_connections, stops_answering, is_renamed):
+    for part in (lies, stalls, has_a_name, ends_connections, stops_answering, is_renamed):
         part(t, origin)
 
 

@@ -68,8 +68,8 @@ def sections(t, origin, name, url, upstream="", **options):
             f"request_header_set = X-Node: {name}\n" + semaphore(url, **options))
 
 
-def start(t, origin, name, url, upstream="", workers=2, **options):
-    node = t.sluice(sections(t, origin, name, url, upstream, **options), workers=workers)
+def start(t, origin, name, url, upstream="", workers=2, command=None, **options):
+    node = t.sluice(sections(t, origin, name, url, upstream, **options), workers=workers, command=command)
     node.name = name
     node.admin = Admin(f"unix:{t.path(name + '.sock')}")
     return node
