@@ -172,10 +172,13 @@ void keeper_lost(struct keeper *keeper, const char *why)
 	set_none(keeper);
 	disconnect(keeper);
 	/* One that has held slots looks at once whether the broker is there, before it uses a
-	 * share: it may be this node that stood still. */
+	 * share: it may be this node that stood still. So does, once, one that returns: others may
+	 * have all slots by now. */
+	bool looks = keeper->state == SEMAPHORE_RETURNS && !keeper->has_looked;
 	keeper->state = keeper->state == SEMAPHORE_HOLDS ? SEMAPHORE_CONNECTING : SEMAPHORE_AWAY;
 	uint64_t now = now_ns(keeper);
-	if (now - keeper->joined_ns >= LIVES_MS * NS_PER_MS)
+	keeper->has_looked |= looks;
+	if (looks || now - keeper->joined_ns >= LIVES_MS * NS_PER_MS)
 		keeper->connect_pause_ms = 0;
 	if (keeper->connect_pause_ms >= CONNECT_MOST_MS)
 		go_away(keeper, now);
@@ -211,6 +214,13 @@ static enum broker_result join(struct keeper *keeper)
 	return result == BROKER_DONE ? crowd_join(&keeper->crowd, &keeper->holder) : result;
 }
 
+static void begin_holding(struct keeper *keeper, uint64_t now)
+{
+	keeper->state = SEMAPHORE_HOLDS;
+	keeper->has_looked = false;
+	keeper->bound.since_ns = now;
+}
+
 /* False: it failed, and is tried again later. */
 static bool connect_now(struct keeper *keeper)
 {
@@ -223,6 +233,7 @@ static bool connect_now(struct keeper *keeper)
 		disconnect(keeper);
 	}
 	if (!keeper->broker) {
+		keeper->has_looked = false;
 		go_away(keeper, began);
 		return false;
 	}
@@ -237,8 +248,7 @@ static bool connect_now(struct keeper *keeper)
 		keeper->state = SEMAPHORE_RETURNS;
 		keeper->return_ends_ns = now + KEEPER_RETURN_MS * NS_PER_MS;
 	} else {
-		keeper->state = SEMAPHORE_HOLDS;
-		keeper->bound.since_ns = now;
+		begin_holding(keeper, now);
 	}
 	return true;
 }
@@ -420,10 +430,8 @@ static enum broker_result work(struct keeper *keeper, uint64_t now)
 	struct run_queue_use use;
 
 	keeper->calls->read(keeper->ctx, &use);
-	if (keeper->state == SEMAPHORE_RETURNS && now >= keeper->return_ends_ns) {
-		keeper->state = SEMAPHORE_HOLDS;
-		keeper->bound.since_ns = now;
-	}
+	if (keeper->state == SEMAPHORE_RETURNS && now >= keeper->return_ends_ns)
+		begin_holding(keeper, now);
 	note_use(keeper, &use, now);
 	if (now >= keeper->next_check_ns)
 		result = check(keeper, now);

@@ -117,7 +117,8 @@ struct keeper {
 	uint32_t nodes;         /* most that were seen of late; 0: unknown */
 	bool has_first_count;   /* they were counted once: the next count is as good */
 	uint64_t nodes_seen_ns, joined_ns;
-	bool is_barred; /* the last search ended with BROKER_REFUSED */
+	bool has_looked; /* in the state RETURNS, it was lost, and connected to at once */
+	bool is_barred;  /* the last search ended with BROKER_REFUSED */
 	bool drains, is_drained;
 	char why[512]; /* of the last failure */
 };

@@ -429,14 +429,18 @@ static void without_the_broker_each_has_its_share(void **state)
 	assert_int_equal(site->nodes[0].in_flight + site->nodes[1].in_flight, 10);
 }
 
-/* It has begun as the broker came back, and takes all slots before the others have noticed: these
- * use their shares until then, and no longer. */
-static void a_share_ends_where_another_has_the_slots(void **state)
+static unsigned all_in_flight(const struct site *site)
 {
-	struct site *site = begin(9, &local, true);
-	unsigned in_flight = 0;
+	unsigned count = 0;
 
-	(void)state;
+	for (unsigned i = 0; i < NODES; i++)
+		count += site->nodes[i].in_flight;
+	return count;
+}
+
+/* All are loaded, the last one begins as the broker comes back, and the others have noticed. */
+static void return_behind_one_that_begins(struct site *site)
+{
 	site->load[0] = site->load[1] = 20;
 	run_ms(site, 5000);
 	end_broker(site);
@@ -451,12 +455,66 @@ static void a_share_ends_where_another_has_the_slots(void **state)
 	fake_node_step(&site->nodes[2]);
 	assert_int_equal(fake_node_slots(&site->nodes[2]), 9);
 	run_ms(site, 1500);
-	for (unsigned i = 0; i < NODES; i++)
-		in_flight += site->nodes[i].in_flight;
-	assert_in_range(in_flight, 1, 9);
+}
+
+/* It has begun as the broker came back, and takes all slots before the others have noticed: these
+ * use their shares until then, and no longer. */
+static void a_share_ends_where_another_has_the_slots(void **state)
+{
+	struct site *site = begin(9, &local, true);
+
+	(void)state;
+	return_behind_one_that_begins(site);
+	assert_in_range(all_in_flight(site), 1, 9);
 	run_ms(site, 20000);
 	for (unsigned i = 0; i < NODES; i++)
 		assert_int_equal(site->nodes[i].in_flight, 3);
+}
+
+/* The broker cuts all that it has let in again: who returns uses no share before it has looked, as
+ * the one that had slots is there again at once, and takes them all. */
+static void a_return_that_is_cut_begins_with_a_look(void **state)
+{
+	struct site *site = begin(9, &local, true);
+
+	(void)state;
+	return_behind_one_that_begins(site);
+	for (unsigned i = 0; i < NODES; i++)
+		fake_node_cut(&site->nodes[i]);
+	run_ms(site, 200); /* what was in flight has ended */
+	for (unsigned i = 0; i < 300; i++) {
+		run_ms(site, 10);
+		assert_in_range(all_in_flight(site), 1, 9);
+	}
+}
+
+/* A broker that lets in and cuts is none: the share is used in the end, where there is no slot. */
+static void returns_that_are_cut_again_and_again_end_with_the_share(void **state)
+{
+	struct site *site = begin(9, &local, true);
+	struct fake_node *node = &site->nodes[0];
+	unsigned most = 0;
+	char name[32];
+
+	(void)state;
+	site->load[0] = 20;
+	run_ms(site, 5000);
+	end_broker(site);
+	run_ms(site, 10000);
+	for (unsigned n = 1; n <= 9; n++) {
+		snprintf(name, sizeof(name), "s-%u-B", n);
+		fake_put(&site->server, name, false, FAKE_NOBODY);
+	}
+	site->is_up = true;
+	run_ms(site, 1000);
+	assert_int_equal(node->in_flight, 0);
+	for (unsigned i = 0; i < 400; i++) {
+		run_ms(site, 10);
+		fake_node_cut(node);
+		if (node->in_flight > most)
+			most = node->in_flight;
+	}
+	assert_int_equal(most, 3);
 }
 
 static void without_the_broker_all_is_refused(void **state)
@@ -573,6 +631,8 @@ int main(void)
 		cmocka_unit_test(a_lease_begins_with_a_question_to_the_broker),
 		cmocka_unit_test(without_the_broker_each_has_its_share),
 		cmocka_unit_test(a_share_ends_where_another_has_the_slots),
+		cmocka_unit_test(a_return_that_is_cut_begins_with_a_look),
+		cmocka_unit_test(returns_that_are_cut_again_and_again_end_with_the_share),
 		cmocka_unit_test(without_the_broker_all_is_refused),
 		cmocka_unit_test(at_the_start_the_share_is_by_the_file),
 		cmocka_unit_test(a_cut_connection_is_made_again_at_once),
