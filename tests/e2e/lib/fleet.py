@@ -97,8 +97,11 @@ def costly_origin(t, count=1):
 
 
 class Load:
-    """Clients that ask nodes as fast as these answer, all as one caller. Records when each request was sent and how
-    many answers there were of each status."""
+    """Clients that ask nodes, all as one caller: as fast as these serve them, and when refused again after a moment, as
+    thousands of refusals a second find no more, and take the processors from other tests. Records when each request was
+    sent and how many answers there were of each status."""
+
+    REFUSED_SECONDS = 0.002
 
     def __init__(self, t, clients_each, key="one", pace=0):
         self.key = key
@@ -130,8 +133,8 @@ class Load:
                 time.sleep(0.01)  # the node is away; the test's own pace
             with self.lock:
                 self.answers[status] = self.answers.get(status, 0) + 1
-            if self.pace:
-                time.sleep(self.pace)
+            if self.pace or status != 200:
+                time.sleep(self.pace or self.REFUSED_SECONDS)
 
     def stop(self):
         """Nothing more is sent; what was sent may still be answered."""
