@@ -261,10 +261,17 @@ void respond_to_head(struct exchange *x)
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
+/* Of a server that has read the beginning of such a head, the system has all of it. */
+#define SHORT_HEAD_BYTES 1024
+
+static bool is_short(const struct exchange *x)
+{
+	return x->framing.body == HTTP_BODY_NONE && x->up.written <= SHORT_HEAD_BYTES;
+}
+
 static bool is_all_confirmed(const struct exchange *x)
 {
-	return x->framing.body == HTTP_BODY_NONE ||
-	       !parting_is_due(server_stream(x->connection), &x->owner.use);
+	return is_short(x) || !parting_is_due(server_stream(x->connection), &x->owner.use);
 }
 
 void respond_release_server(struct exchange *x)

@@ -354,6 +354,25 @@ static void one_that_is_answered_early_does_not_go_to_others(void **state)
 	end(stage);
 }
 
+/* Nor does one without a body, whose head is long. */
+static void one_with_a_long_head_that_is_answered_early_does_not_either(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	char request[2100];
+
+	(void)state;
+	snprintf(request, sizeof(request), "GET / HTTP/1.1\r\nHost: h\r\nX-Long: %02000d\r\n\r\n",
+		1);
+	struct exchange *x = stage_ask(stage, request);
+	held(stage, 5);
+	flight_answer(stage, x, DONE);
+	assert_has(stage_client_got(stage), "HTTP/1.1 200 ");
+	assert_int_equal(flight_idle(stage), 0);
+	lapse(stage);
+	assert_discarded(stage);
+	end(stage);
+}
+
 static void one_that_has_arrived_leaves_its_connection_to_others(void **state)
 {
 	struct stage *stage = begin(&forwards);
@@ -724,6 +743,7 @@ int main(void)
 		cmocka_unit_test(one_whose_server_has_ended_its_output_arrives),
 		cmocka_unit_test(one_that_its_server_resets_is_forgotten),
 		cmocka_unit_test(one_that_is_answered_early_does_not_go_to_others),
+		cmocka_unit_test(one_with_a_long_head_that_is_answered_early_does_not_either),
 		cmocka_unit_test(one_that_has_arrived_leaves_its_connection_to_others),
 		cmocka_unit_test(one_too_many_is_discarded),
 		cmocka_unit_test(one_gives_way_to_what_lacks_a_descriptor),
