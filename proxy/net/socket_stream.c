@@ -94,11 +94,26 @@ static void socket_end_output(struct stream *stream)
 	shutdown(stream->end.fd, SHUT_WR);
 }
 
+/* Does its last close reset it? Also that by the system, when the process has died. */
+static void set_reset(int fd, bool resets)
+{
+	struct linger linger = {.l_onoff = resets, .l_linger = 0};
+
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+}
+
 static void socket_reset_at_close(struct stream *stream)
 {
-	struct linger linger = {.l_onoff = 1, .l_linger = 0};
+	set_reset(stream->end.fd, true);
+	stream->end.is_bound = false;
+}
 
-	setsockopt(stream->end.fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+static void socket_reset_at_death(struct stream *stream)
+{
+	if (stream->end.is_bound)
+		return;
+	set_reset(stream->end.fd, true);
+	stream->end.is_bound = true;
 }
 
 /* A unix socket has no such option: it refuses. */
@@ -165,23 +180,30 @@ static size_t socket_untaken(const struct stream *stream)
 static void socket_close(struct stream *stream)
 {
 	event_del(&stream->end.event);
+	if (stream->end.is_bound)
+		set_reset(stream->end.fd, false);
 	close(stream->end.fd);
 	stream->end.fd = -1;
 }
 
 static struct transport_carried socket_carry(struct stream *stream)
 {
-	struct transport_carried carried = {.fd = stream->end.fd};
+	struct transport_carried carried = {.fd = stream->end.fd, .is_bound = stream->end.is_bound};
 
 	event_del(&stream->end.event);
 	stream->end.fd = -1;
 	return carried;
 }
 
-static bool socket_copy(const struct stream *stream, struct transport_carried *copy)
+/* Both are one socket: that the copy is bound must not end with the stream. */
+static bool socket_copy(struct stream *stream, struct transport_carried *copy)
 {
 	*copy = (struct transport_carried){.fd = fcntl(stream->end.fd, F_DUPFD_CLOEXEC, 0)};
-	return copy->fd >= 0;
+	if (copy->fd < 0)
+		return false;
+	copy->is_bound = stream->end.is_bound;
+	stream->end.is_bound = false;
+	return true;
 }
 
 static void socket_cut(const struct stream *stream)
@@ -192,7 +214,10 @@ static void socket_cut(const struct stream *stream)
 static bool socket_import(struct stream *stream, struct stream_loop *loop,
 	struct transport_carried *from, const struct stream_calls *calls)
 {
-	return socket_stream_open(stream, loop, from->fd, true, calls);
+	if (!socket_stream_open(stream, loop, from->fd, true, calls))
+		return false;
+	stream->end.is_bound = from->is_bound;
+	return true;
 }
 
 static bool socket_is_silent(const struct transport_carried *from)
@@ -208,6 +233,8 @@ static bool socket_is_silent(const struct transport_carried *from)
 
 static void socket_discard(struct transport_carried *from)
 {
+	if (from->is_bound)
+		set_reset(from->fd, false);
 	close(from->fd);
 	from->fd = -1;
 }
@@ -220,6 +247,7 @@ static const struct transport sockets = {
 	.reset_at_close = socket_reset_at_close,
 	.limit_unsent = socket_limit_unsent,
 	.keep_alive = socket_keep_alive,
+	.reset_at_death = socket_reset_at_death,
 	.error = socket_error,
 	.is_cut = socket_is_cut,
 	.has_input = socket_has_input,

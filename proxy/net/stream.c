@@ -194,7 +194,7 @@ struct stream_export stream_export(struct stream *stream)
 		stream->transport, stream->transport->export(stream), stream->sent};
 }
 
-bool stream_copy(const struct stream *stream, struct stream_export *copy)
+bool stream_copy(struct stream *stream, struct stream_export *copy)
 {
 	copy->transport = stream->transport;
 	copy->sent = stream->sent;

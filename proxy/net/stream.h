@@ -141,6 +141,14 @@ static inline void stream_reset_at_close(struct stream *stream)
 	stream->transport->reset_at_close(stream);
 }
 
+/* The same if the process dies before stream_close: what its system still holds would leave else,
+ * with nobody there to stop it. Where a transport knows no such thing, nothing changes. */
+static inline void stream_reset_at_death(struct stream *stream)
+{
+	if (stream->transport->reset_at_death)
+		stream->transport->reset_at_death(stream);
+}
+
 /* A peer that is gone without a word is found out within half a minute while nothing is on its way
  * to it, and the stream fails. Where a transport knows no such thing, nothing changes. */
 static inline void stream_keep_alive(struct stream *stream)
@@ -217,7 +225,7 @@ struct stream_export stream_export(struct stream *stream);
 /* A second hold on the connection, for another thread that takes it over, while the stream's own
  * thread does nothing with it but close it. False: there is none to be had (no descriptors, or a
  * transport whose state is not shared); then stream_cut ends it. Any thread. */
-bool stream_copy(const struct stream *stream, struct stream_export *copy);
+bool stream_copy(struct stream *stream, struct stream_export *copy);
 
 /* Ends it in both directions, for the peer at once. Any thread. */
 static inline void stream_cut(const struct stream *stream)

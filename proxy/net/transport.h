@@ -23,12 +23,14 @@ enum stream_result { STREAM_OK, STREAM_AGAIN, STREAM_END, STREAM_FAILED };
 struct transport_end {
 	struct event event;
 	int fd;
-	void *memory; /* of those that need more */
+	bool is_bound; /* a socket's: see reset_at_death */
+	void *memory;  /* of those that need more */
 };
 
 /* The same when it is on no loop. */
 struct transport_carried {
 	int fd;
+	bool is_bound;
 	void *memory;
 };
 
@@ -52,6 +54,7 @@ struct transport {
 	/* NULL: it knows no such. */
 	void (*limit_unsent)(struct stream *stream, unsigned bytes);
 	void (*keep_alive)(struct stream *stream);
+	void (*reset_at_death)(struct stream *stream);
 
 	int (*error)(const struct stream *stream);
 	bool (*is_cut)(const struct stream *stream);
@@ -63,7 +66,7 @@ struct transport {
 
 	/* See net/stream.h. */
 	struct transport_carried (*export)(struct stream *stream);
-	bool (*copy)(const struct stream *stream, struct transport_carried *copy);
+	bool (*copy)(struct stream *stream, struct transport_carried *copy);
 	void (*cut)(const struct stream *stream);
 	bool (*import)(struct stream *stream, struct stream_loop *loop,
 		struct transport_carried *from, const struct stream_calls *calls);

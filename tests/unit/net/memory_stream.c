@@ -156,11 +156,11 @@ static void memory_close(struct stream *stream)
 static struct transport_carried memory_export(struct stream *stream)
 {
 	peer_of(stream)->stream = NULL;
-	return (struct transport_carried){-1, peer_of(stream)};
+	return (struct transport_carried){.fd = -1, .memory = peer_of(stream)};
 }
 
 /* As with one whose keys and counters are in memory: nobody else can continue with it. */
-static bool memory_copy(const struct stream *stream, struct transport_carried *copy)
+static bool memory_copy(struct stream *stream, struct transport_carried *copy)
 {
 	(void)stream;
 	(void)copy;

@@ -12,12 +12,16 @@
 #include <arpa/inet.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/container.h"
@@ -297,6 +301,121 @@ static void what_is_not_sent_is_limited(void **state)
 	end(f);
 }
 
+/* ---- a process that dies --------------------------------------------------------------------- */
+
+static void carry(struct fixture *f, struct stream *s)
+{
+	struct stream_export carried = stream_export(s);
+
+	assert_true(stream_import(s, &f->streams, &carried, &calls));
+}
+
+static void hand_a_copy_over(struct fixture *f, struct stream *s)
+{
+	struct stream_export copy;
+
+	assert_true(stream_copy(s, &copy));
+	stream_close(s);
+	assert_true(stream_import(s, &f->streams, &copy, &calls));
+}
+
+static void stay(struct fixture *f, struct stream *s)
+{
+	(void)f;
+	(void)s;
+}
+
+static void close_it(struct fixture *f, struct stream *s)
+{
+	(void)f;
+	stream_close(s);
+}
+
+static void close_it_carried(struct fixture *f, struct stream *s)
+{
+	struct stream_export carried = stream_export(s);
+
+	(void)f;
+	stream_export_close(&carried);
+}
+
+static void send_and_die(
+	struct fixture *f, bool is_bound, void (*then)(struct fixture *f, struct stream *s))
+{
+	static char block[16 * 1024];
+	struct iovec piece = {block, sizeof(block)};
+	struct stream *s = &f->end.stream;
+	size_t written;
+
+	assert_int_equal(event_reinit(f->turn.base), 0);
+	assert_int_equal(connect_end(f, &f->end), 0);
+	await_decision(f);
+	if (is_bound)
+		stream_reset_at_death(s);
+	while (stream_write(s, &piece, 1, &written) == STREAM_OK)
+		;
+	then(f, s);
+	raise(SIGKILL);
+}
+
+/* The peer does not read while a process sends more than there is room for, and dies. How many
+ * bytes are there for it then? */
+static size_t left_by_the_dead(struct fixture *f, bool is_bound,
+	void (*then)(struct fixture *f, struct stream *s), int *error)
+{
+	static char block[16 * 1024];
+	size_t received = 0;
+	ssize_t n;
+	int status;
+
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		send_and_die(f, is_bound, then);
+	f->most = 1;
+	acceptor_start(&f->acceptor);
+	while (f->accepted_count == 0)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	assert_int_equal(fcntl(f->accepted[0].carried.fd, F_SETFL, 0), 0);
+	while ((n = recv(f->accepted[0].carried.fd, block, sizeof(block), 0)) > 0)
+		received += (size_t)n;
+	*error = n < 0 ? errno : 0;
+	return received;
+}
+
+static void what_the_dead_have_sent_is_thrown_away_if_bound(void **state)
+{
+	static const struct {
+		bool is_bound;
+		void (*then)(struct fixture *f, struct stream *s);
+		int error;
+	} rows[] = {
+		{false, stay, 0},
+		{true, stay, ECONNRESET},
+		{true, carry, ECONNRESET},
+		{true, hand_a_copy_over, ECONNRESET},
+		/* In order, all of it arrives. */
+		{true, close_it, 0},
+		{true, close_it_carried, 0},
+	};
+	size_t all = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct fixture *f = begin(false);
+		int error;
+		size_t received = left_by_the_dead(f, rows[i].is_bound, rows[i].then, &error);
+		assert_int_equal(error, rows[i].error);
+		if (i == 0)
+			all = received;
+		if (rows[i].error == 0)
+			assert_in_range(received, all / 2, SIZE_MAX);
+		end(f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -307,6 +426,7 @@ int main(void)
 		cmocka_unit_test(new_ones_are_kept_out),
 		cmocka_unit_test(a_short_read_may_hide_a_reset),
 		cmocka_unit_test(what_is_not_sent_is_limited),
+		cmocka_unit_test(what_the_dead_have_sent_is_thrown_away_if_bound),
 	};
 	alarm(60);
 	return cmocka_run_group_tests(tests, NULL, NULL);
