@@ -231,6 +231,8 @@ static void note_sent(struct exchange *x)
 	if (pace && x->turn.ticket.placed_ns != 0)
 		pace_sent(pace, x->turn.ticket.placed_ns, x->attempt.sent);
 	x->attempt.sent = true;
+	if (x->owner.use.session) /* another node continues then */
+		stream_reset_at_death(server_stream(x->connection));
 }
 
 /* What of the body is here already leaves with the head. It is taken now and not before: until now

@@ -692,4 +692,33 @@ def untaken(t):
     equal(ends, {"/late": "cut", "/left": "cut"})
 
 
+@test("what the server's system has not taken when the owner is killed never arrives", workers=[1])
+def untaken_of_the_dead(t):
+    begun, reads, ends = [], threading.Event(), []
+
+    def serve(x):
+        begun.append(x.request.target)
+        if x.request.target == "/late":
+            reads.wait(60)
+            try:
+                x.read_body()
+                ends.append("whole")
+            except (Ended, OSError):
+                ends.append("cut")
+            x.close()
+            return
+        x.read_body()
+        x.reply(200)
+    fleet = Fleet(t, lease=f"{LEASE}s", origin=t.origin(serve))
+    late = fleet.client(0)
+    late.request("/late", "POST", [("X-Client", "ann")], b"x" * 1000000)
+    until(lambda: begun, "its beginning has come")
+    fleet.nodes[0].process.signal(signal.SIGKILL)
+    fleet.nodes[0].ended = True
+    equal(ask(fleet.client(1), path="/next", method="POST", body=b"x").status, 200, "by the new owner")
+    reads.set()
+    until(lambda: ends, "it has been read")
+    equal(ends, ["cut"], "the server does not get what is left of it")
+
+
 main()
