@@ -58,16 +58,16 @@ static void apply_timeout(struct names *names)
 
 static bool make_dns(struct names *names)
 {
-	bool is_new = !names->dns;
-
+	if (names->dns)
+		return true;
+	names->dns = evdns_base_new(names->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
 	if (!names->dns)
-		names->dns = evdns_base_new(names->base,
-			EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);
-	if (!names->dns)
-		names->dns = evdns_base_new(names->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
-	if (is_new && names->dns && names->timeout_ms > 0)
+		return false;
+	/* That it is not there, or names no server, is no failure: /etc/hosts has been read. */
+	evdns_base_resolv_conf_parse(names->dns, DNS_OPTIONS_ALL, "/etc/resolv.conf");
+	if (names->timeout_ms > 0)
 		apply_timeout(names);
-	return names->dns != NULL;
+	return true;
 }
 
 static void lookup_free(struct name_lookup *lookup)

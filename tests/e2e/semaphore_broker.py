@@ -136,6 +136,12 @@ def has_a_name(t, origin):
         until(lambda: (shown(node) or {}).get("slots") == SIZE, "it has counted")
         says(node, "status", 0, f"max                     {SIZE}")
         ends(node)
+    with t.point("also where /etc/resolv.conf names no server"):
+        with open(servers, "w", encoding="utf-8") as out:
+            out.write("# none\n")
+        node = start(t, origin, "alone", broker.url.replace("127.0.0.1", "localhost"), command=[there, BINARY])
+        until(lambda: (shown(node) or {}).get("slots") == SIZE, "it has counted")
+        ends(node)
 
 
 def ends_connections(t, origin):
