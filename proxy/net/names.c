@@ -19,6 +19,7 @@ struct name_lookup {
 	struct evdns_getaddrinfo_request *request;
 	void (*found)(void *ctx, const char *why, const struct addrinfo *list);
 	void *ctx;
+	int family;
 	bool cancelled; /* the callback that is still to come only frees it */
 	char name[];
 };
@@ -95,7 +96,7 @@ static void answered(int error, struct evutil_addrinfo *list, void *arg)
 static void ask(evutil_socket_t fd, short what, void *arg)
 {
 	struct name_lookup *lookup = arg;
-	struct evutil_addrinfo hints = {.ai_family = AF_UNSPEC,
+	struct evutil_addrinfo hints = {.ai_family = lookup->family,
 		.ai_socktype = SOCK_STREAM,
 		.ai_flags = EVUTIL_AI_ADDRCONFIG};
 
@@ -111,6 +112,12 @@ static void ask(evutil_socket_t fd, short what, void *arg)
 struct name_lookup *names_look_up(struct names *names, const char *name,
 	void (*found)(void *ctx, const char *why, const struct addrinfo *list), void *ctx)
 {
+	return names_look_up_family(names, name, AF_UNSPEC, found, ctx);
+}
+
+struct name_lookup *names_look_up_family(struct names *names, const char *name, int family,
+	void (*found)(void *ctx, const char *why, const struct addrinfo *list), void *ctx)
+{
 	size_t bytes = strlen(name) + 1;
 	struct name_lookup *lookup = calloc(1, sizeof(*lookup) + bytes);
 
@@ -122,6 +129,7 @@ struct name_lookup *names_look_up(struct names *names, const char *name,
 	lookup->names = names;
 	lookup->found = found;
 	lookup->ctx = ctx;
+	lookup->family = family;
 	memcpy(lookup->name, name, bytes);
 	event_active(lookup->begin, EV_TIMEOUT, 0);
 	return lookup;

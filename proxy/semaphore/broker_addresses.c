@@ -12,11 +12,27 @@
 /* So many name servers are asked in the time, where those before the last are silent. */
 enum { SERVERS_IN_TIME = 3 };
 
+/* Once addresses of one family are known, the others are waited for so long at most: there are name
+ * servers that do not answer for those of IPv6. */
+enum { OTHERS_MS = 100 };
+
+enum { FAMILIES = 2 };
+
+struct search;
+
+/* Each asks the name servers in their order by itself: those that the other one asks would count as
+ * asked. */
+struct family {
+	struct search *search;
+	struct names *names;
+	struct name_lookup *lookup; /* NULL: it is over, or was not begun */
+};
+
 struct search {
 	struct event_base *base;
 	struct broker_addresses *addresses;
 	const char *why;
-	bool is_over;
+	struct family families[FAMILIES];
 };
 
 static void add(struct broker_addresses *addresses, const struct addrinfo *found)
@@ -28,35 +44,72 @@ static void add(struct broker_addresses *addresses, const struct addrinfo *found
 		addresses->count++;
 }
 
+static bool is_over(const struct search *search)
+{
+	for (size_t i = 0; i < FAMILIES; i++)
+		if (search->families[i].lookup)
+			return false;
+	return true;
+}
+
+/* False: without memory. */
+static bool end_in(struct search *search, uint64_t ms)
+{
+	const struct timeval time = {
+		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+
+	return event_base_loopexit(search->base, &time) == 0;
+}
+
 static void take(void *ctx, const char *why, const struct addrinfo *list)
 {
-	struct search *search = ctx;
+	struct family *family = ctx;
+	struct search *search = family->search;
 
+	family->lookup = NULL;
 	for (const struct addrinfo *found = list; found; found = found->ai_next)
 		add(search->addresses, found);
 	search->why = why ? why : "it has no address";
-	search->is_over = true;
-	event_base_loopbreak(search->base);
+	if (is_over(search) || (search->addresses->count > 0 && !end_in(search, OTHERS_MS)))
+		event_base_loopbreak(search->base);
 }
 
-static void look_up(
-	struct search *search, struct names *names, const char *name, uint64_t timeout_ms)
+static void cancel(struct search *search)
 {
-	const struct timeval timeout = {.tv_sec = (time_t)(timeout_ms / 1000),
-		.tv_usec = (suseconds_t)(timeout_ms % 1000 * 1000)};
-
-	names_set_timeout(names, timeout_ms / SERVERS_IN_TIME);
-	struct name_lookup *lookup = names_look_up(names, name, take, search);
-	if (!lookup)
-		return;
-	search->why = "the name servers do not answer";
-	if (event_base_loopexit(search->base, &timeout) == 0)
-		event_base_dispatch(search->base);
-	if (search->is_over)
-		return;
-	names_cancel(lookup);
-	/* It is freed in a callback. */
+	for (size_t i = 0; i < FAMILIES; i++)
+		if (search->families[i].lookup)
+			names_cancel(search->families[i].lookup);
+	/* They are freed in callbacks. */
 	event_base_loop(search->base, EVLOOP_NONBLOCK);
+}
+
+static void begin(struct search *search, const char *name, uint64_t timeout_ms)
+{
+	static const int families[FAMILIES] = {AF_INET, AF_INET6};
+
+	for (size_t i = 0; i < FAMILIES; i++) {
+		struct family *family = &search->families[i];
+		family->search = search;
+		family->names = names_new(search->base);
+		if (!family->names)
+			continue;
+		names_set_timeout(family->names, timeout_ms / SERVERS_IN_TIME);
+		family->lookup =
+			names_look_up_family(family->names, name, families[i], take, family);
+	}
+}
+
+static void look_up(struct search *search, const char *name, uint64_t timeout_ms)
+{
+	begin(search, name, timeout_ms);
+	if (!is_over(search) && end_in(search, timeout_ms))
+		event_base_dispatch(search->base);
+	if (!is_over(search)) {
+		search->why = "the name servers do not answer";
+		cancel(search);
+	}
+	for (size_t i = 0; i < FAMILIES; i++)
+		names_free(search->families[i].names);
 }
 
 const char *broker_addresses_find(
@@ -64,13 +117,11 @@ const char *broker_addresses_find(
 {
 	struct search search = {
 		.base = event_base_new(), .addresses = addresses, .why = "no memory"};
-	struct names *names = search.base ? names_new(search.base) : NULL;
 
 	addresses->count = 0;
-	if (names)
-		look_up(&search, names, name, timeout_ms);
-	names_free(names);
-	if (search.base)
+	if (search.base) {
+		look_up(&search, name, timeout_ms);
 		event_base_free(search.base);
+	}
 	return addresses->count > 0 ? NULL : search.why;
 }
