@@ -20,7 +20,9 @@ const char cli_locks_usage[] =
 	"       sluice locks [-c FILE] [--json]                  list the locks and holders\n"
 	"       sluice locks end NAME [-c FILE] [--json]         end the session that holds it\n";
 
-/* The store has to have answered something by then: of many locks it answers for long. */
+/* The store has to have answered something by then: of many locks it answers for long. And what it
+ * does not answer is asked again until so long after the first failure, whatever else it answers.
+ */
 enum { TIME_MS = 10000, SILENCE_MS = 2000, RETRY_MS = 200 };
 
 /* Of a part of the store: a page of its list on its way. */
@@ -52,6 +54,7 @@ struct listing {
 	bool has_begun, has_failed;
 	struct deadline retry, last;
 	uint64_t answered_ms;
+	uint64_t failed_ms; /* the first time; 0: not yet */
 	json_t *rows;
 };
 
@@ -274,6 +277,13 @@ static void on_retry(struct deadline *deadline)
 	on_store_changed(&listing->store);
 }
 
+static void give_up(struct listing *listing)
+{
+	lock_store_print_front(&listing->store);
+	fputs("no answer in time\n", stderr);
+	listing->store.is_refused = true;
+}
+
 static bool is_done(struct listing *listing)
 {
 	struct lock_store *store = &listing->store;
@@ -286,7 +296,13 @@ static bool is_done(struct listing *listing)
 	if (!listing->has_failed)
 		return true;
 	now_ms = loop_now_ms(&store->loop);
-	if (listing->retry.at_ms == DEADLINE_NEVER && !lock_store_look_refused(store))
+	if (listing->failed_ms == 0)
+		listing->failed_ms = now_ms;
+	if (lock_store_look_refused(store))
+		return true;
+	if (now_ms >= listing->failed_ms + TIME_MS)
+		give_up(listing);
+	else if (listing->retry.at_ms == DEADLINE_NEVER)
 		deadline_set(&listing->retry, now_ms + RETRY_MS, now_ms);
 	return store->is_refused;
 }
@@ -301,9 +317,7 @@ static void on_last(struct deadline *deadline)
 		deadline_set(&listing->last, listing->answered_ms + TIME_MS, now_ms);
 		return;
 	}
-	lock_store_print_front(&listing->store);
-	fputs("no answer in time\n", stderr);
-	listing->store.is_refused = true;
+	give_up(listing);
 }
 
 static bool run(struct listing *listing, const struct conf *conf)

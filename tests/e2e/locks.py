@@ -525,6 +525,10 @@ def administrator(t):
         count = 40_000
         redis.connect().ask("EVAL", MANY, 0, count)
         equal(len(locks.listed()), count)
+    with t.point("the list ends where the store never answers for one of them"):
+        redis.connect().ask("SET", "sluice{locks}lock:other", "no lock")
+        redis.connect().ask("ZADD", "sluice{locks}lock", 10 ** 15, "sluice{locks}lock:other")
+        equal(locks.administer()[0], 3)
 
 
 @group("other stores", workers=[1])
