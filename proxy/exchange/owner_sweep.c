@@ -40,9 +40,9 @@ static void ask_again(struct owners *owners, struct worker *worker, struct owner
  * clocks; and an eighth of the lease, which is shorter here than there (sure_ns). */
 #define FORGET_MS (3 * OWNER_KEEP_MS)
 
-/* With the lock, of one whose lease has ended and that could not be given up. Until the store has
- * forgotten it, it would be taken again under the same fence, and without its marks what is late
- * for it would be taken, too. A process that leaves begins nothing any more. */
+/* With the lock, of one whose lease has ended and that could not be given up: as long as the store
+ * may know that it was this node's, its marks are kept, by which what is late for it is known. A
+ * process that leaves begins nothing any more. */
 static bool is_forgotten(
 	const struct owners *owners, const struct owner_session *session, uint64_t now_ns)
 {
