@@ -1,0 +1,130 @@
+/* A session that one node of a fleet owns, with a store that says what the test has it say. To be
+ * included once in a program, which is linked with --wrap=clock_boot_ns. */
+#ifndef TESTS_EXCHANGE_FAKES_OWNED_H
+#define TESTS_EXCHANGE_FAKES_OWNED_H
+
+#include "base/clock.h"
+#include "exchange/owner_sweep.h"
+#include "exchange/owner_table.h"
+#include "exchange/owners.h"
+#include "flight.h"
+
+#define OTHER    "0000000000000001/other/127.0.0.1:7946"
+#define LEASE_MS 10000
+#define DONE     "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+#define WELCOME  "HTTP/1.1 200 OK\r\nSluice-Hop: welcome\r\nContent-Length: 0\r\n\r\n"
+#define FLEET                                                                                      \
+	"[fleet]\nstore = redis://127.0.0.1:5\nbind = 127.0.0.1:7900\n"                            \
+	"secret = file:/of/the/fleet\n"
+#define ROUTE "session = ip\nsession_scope = fleet\nqueue_timeout = 30s\nowner_idle = 5s\n"
+
+static const struct stage_conf forwards = {.route = ROUTE, .more = FLEET};
+
+uint64_t __wrap_clock_boot_ns(void);
+
+/* The one that runs, whose time it is. The process is older than a start takes. */
+static struct stage *current;
+
+uint64_t __wrap_clock_boot_ns(void)
+{
+	return current ? worker_now_ns(current->worker)
+		       : (STAGE_START_MS - OWNER_START_MS) * CLOCK_NS_PER_MS;
+}
+
+/* ---- the store ------------------------------------------------------------------------------- */
+
+static struct {
+	struct owner_session *session;
+	enum owner_verb verb;
+	unsigned count;
+	bool is_away;
+} asked;
+
+static inline bool ask(struct worker *worker, const struct owner_question *question)
+{
+	(void)worker;
+	if (asked.is_away)
+		return false;
+	asked.session = question->session;
+	asked.verb = question->verb;
+	asked.count++;
+	return true;
+}
+
+static const struct owner_store store = {ask};
+
+static inline void answer(struct stage *stage, struct owner_answer with)
+{
+	owners_answer(stage->relay.node.owners, stage->worker, asked.session, asked.verb, &with);
+	stage_turn(stage);
+}
+
+static inline void held(struct stage *stage, uint64_t fence)
+{
+	answer(stage, (struct owner_answer){.is_known = true, .is_held = true, .fence = fence});
+}
+
+static inline void elsewhere(struct stage *stage)
+{
+	answer(stage, (struct owner_answer){
+			      .is_known = true, .fence = 7, .left_ms = 9000, .node = OTHER});
+}
+
+static inline struct stage *begin(const struct stage_conf *conf)
+{
+	struct stage *stage = stage_begin(conf);
+
+	memset(&asked, 0, sizeof(asked));
+	current = NULL;
+	stage->relay.node.owners = owners_new(&store, stage->relay.states);
+	assert_non_null(stage->relay.node.owners);
+	current = stage;
+	owners_set_self(stage->relay.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 100);
+	return stage;
+}
+
+static inline void end(struct stage *stage)
+{
+	stage_forget(stage);
+	owners_free(stage->relay.node.owners);
+	stage->relay.node.owners = NULL;
+	current = NULL;
+	stage_end(stage);
+}
+
+/* The lease ends, and the store does not answer. */
+static inline void lapse(struct stage *stage)
+{
+	struct owners *owners = stage->relay.node.owners;
+
+	asked.is_away = true;
+	stage_at(stage, LEASE_MS);
+	owners_sweep(owners, stage->worker);
+	assert_false(owners->has_lapsed); /* the workers were told */
+	owners_look_at_uses(owners, stage->worker);
+	stage_turn(stage);
+}
+
+/* The store says, when the lease is to be renewed, that another has it. */
+static inline void hear_of_another(struct stage *stage)
+{
+	struct owners *owners = stage->relay.node.owners;
+
+	stage_at(stage, LEASE_MS / 2);
+	owners_sweep(owners, stage->worker);
+	assert_int_equal(asked.verb, OWNER_RENEW);
+	elsewhere(stage);
+	owners_look_at_uses(owners, stage->worker);
+	stage_turn(stage);
+}
+
+/* What its server has not taken was thrown away. */
+static inline void assert_discarded(struct stage *stage)
+{
+	char text[STAGE_ROOM];
+
+	assert_int_equal(memory_peer_receive(stage->servers[0].wire, text, sizeof(text)), -2);
+	assert_null(stage->worker->fleet.partings);
+}
+
+#endif
