@@ -113,8 +113,8 @@ static void ask(struct listing *listing, const char *name, enum lock_verb verb,
 
 static void find_session(struct listing *listing);
 
-/* Asked again after no answer, it names the same session: that of another who has taken the lock
- * meanwhile goes on. One that is over without that has ended by itself before it was asked to. */
+/* Asked again after no answer, it names the same session: one that has taken the lock meanwhile
+ * goes on. One that is over without that has ended by itself before it was asked to. */
 static void on_ended(struct lock_ask *ask, const struct lock_answer *answer)
 {
 	struct look *look = CONTAINER_OF(ask, struct look, ask);

@@ -32,7 +32,7 @@ bool owner_is_starting(struct owners *owners, const struct worker *worker, uint6
 	       !(atomic_load_explicit(&owners->has_asked, memory_order_relaxed) & bit_of(worker));
 }
 
-/* With the lock. What is taken anew has a new fence, whatever the store remembers: one that has
+/* With the lock. What is taken again has a new fence, whatever the store remembers: one that has
  * lost its last writes may name this node by a fence after which another has owned the session. */
 static uint64_t dropped_fence(const struct owners *owners, const struct owner_session *session)
 {

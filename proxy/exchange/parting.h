@@ -24,8 +24,8 @@ struct worker;
 
 /* Has a server answered, and yet its system not confirmed all of the request? One that answers
  * early, before it has read the request. Its connection can't serve others: what is left of the
- * request would be sent whoever owns the session then. Only one with a body, or a long head,
- * has to be asked about. */
+ * request would be sent even when the session is another node's by then. Only one with a body, or
+ * a long head, has to be asked about. */
 bool parting_is_due(const struct stream *stream, const struct owner_use *use);
 
 /* Closes a connection to a server, on which something was sent under this ownership, if any; that

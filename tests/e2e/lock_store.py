@@ -210,8 +210,8 @@ def once(t):
     equal(ask("take", "c", third)[0], "over", "nor is its end")
 
 
-@test("what an id takes anew, after it has dropped a fence, has a new one, also if the store still names the id", workers=[1])
-def anew(t):
+@test("what an id takes again, after it has dropped a fence, has a new one, also if the store still names the id", workers=[1])
+def taken_again(t):
     store = Store(t)
 
     def take(session, dropped):

@@ -110,7 +110,7 @@ def moves(t):
     true(grows(fences(fleet.origin)) and len(set(fences(fleet.origin))) == 2, fences(fleet.origin))
 
 
-@test("a store that has lost its last writes: what a node takes anew there has a new fence", workers=[1])
+@test("a store that has lost its last writes: what a node takes again there has a new fence", workers=[1])
 def lost_writes(t):
     fleet = Fleet(t, count=2, lease="60s", route="owner_idle = 200ms\n")
     redis = fleet.redis.connect()

@@ -414,7 +414,7 @@ static void what_was_given_up_without_an_answer_is_not_taken_under_the_same_fenc
 }
 
 /* A store that has lost its last writes may still name this node by what it has given up since. */
-static void what_is_taken_anew_is_not_taken_under_a_fence_before(void **state)
+static void what_is_taken_again_has_no_fence_from_before(void **state)
 {
 	struct fixture *f = *state;
 	struct user user;
@@ -648,7 +648,7 @@ int main(void)
 		TEST(who_it_is),
 		TEST(a_lease_is_as_long_as_it_was_asked_for),
 		TEST(what_was_given_up_without_an_answer_is_not_taken_under_the_same_fence),
-		TEST(what_is_taken_anew_is_not_taken_under_a_fence_before),
+		TEST(what_is_taken_again_has_no_fence_from_before),
 		TEST(nor_is_that_forgotten_while_the_store_is_away),
 		TEST(marks_outlive_a_store_that_is_away),
 		TEST(without_a_store_it_is_forgotten_in_the_end),
