@@ -153,7 +153,6 @@ void downstream_close(struct downstream *d, const char *why)
 	enter(d, DOWNSTREAM_CLOSED);
 	if (looks_whole(d))
 		stream_reset_at_close(&d->stream);
-	stream_close(&d->stream);
 	read_requests_discard_head(d);
 	if (d->reading)
 		downstream_leave_input(d, d->reading);
@@ -163,6 +162,8 @@ void downstream_close(struct downstream *d, const char *why)
 		exchange_client_gone(exchange);
 	}
 	d->last = NULL;
+	stream_close(
+		&d->stream); /* now that what its requests held is given back: a peer sees this */
 	end_connection(d);
 	listener_client_gone(d->client.listener);
 }

@@ -380,6 +380,35 @@ static void but_not_where_a_request_is_under_way(void **state)
 	connected_end(&c);
 }
 
+static const struct transport *memory;
+static uint64_t exchanges_at_close;
+
+static void close_and_look(struct stream *stream)
+{
+	exchanges_at_close =
+		CONTAINER_OF(stream, struct downstream, stream)->worker->exchange_count;
+	memory->close(stream);
+}
+
+/* Who sees the end may ask again at once, and has the place that was held. */
+static void its_peer_sees_the_end_when_all_is_given_back(void **state)
+{
+	struct connected c;
+
+	(void)state;
+	connected_open(&c, &plain);
+	connected_send(&c, GET GET);
+	memory = c.downstream->stream.transport;
+	struct transport looking = *memory;
+	looking.close = close_and_look;
+	c.downstream->stream.transport = &looking;
+	exchanges_at_close = UINT64_MAX;
+	downstream_close(c.downstream, "test");
+	assert_int_equal(exchanges_at_close, 0);
+	stage_turn(c.stage);
+	connected_end(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -400,6 +429,7 @@ int main(void)
 		cmocka_unit_test(one_of_a_node_closes_with_an_answer_to_what_may_be_under_way),
 		cmocka_unit_test(one_of_a_node_that_closes_at_once_says_so_too),
 		cmocka_unit_test(but_not_where_a_request_is_under_way),
+		cmocka_unit_test(its_peer_sees_the_end_when_all_is_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
