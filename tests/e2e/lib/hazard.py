@@ -47,8 +47,9 @@ class Connection:
         while True:
             at, data = chunks.get()
             self.ended.wait(max(0, at - time.monotonic()))
-            while not self.hazard.passes.wait(0.05) and not self.ended.is_set():
-                pass
+            for gate in (self.hazard.passes, self.hazard.replies if is_reply else self.hazard.passes):
+                while not gate.wait(0.05) and not self.ended.is_set():
+                    pass
             if not data or self.ended.is_set():
                 self.cut()
                 return
@@ -75,8 +76,9 @@ class Hazard:
         self.to, self.port = to, Port(socket.AF_INET)
         self.least, self.most = 0, 0  # seconds that bytes are late, in each direction
         self.random = random.Random(t.random.random())
-        self.passes, self.ended = threading.Event(), threading.Event()
+        self.passes, self.replies, self.ended = threading.Event(), threading.Event(), threading.Event()
         self.passes.set()
+        self.replies.set()
         self.refuses, self.cuts = False, 0
         self.accepted, self.connections = [], []  # when, and what
         self.listener = socket.create_server(("127.0.0.1", self.number), reuse_port=True)
@@ -130,8 +132,13 @@ class Hazard:
         """No byte passes any more, until go_on."""
         self.passes.clear()
 
+    def hold_replies(self):
+        """The server gets all, and what it answers does not come, until go_on."""
+        self.replies.clear()
+
     def go_on(self):
         self.passes.set()
+        self.replies.set()
 
     def reset_all(self):
         connections, self.connections = self.connections, []
@@ -145,6 +152,6 @@ class Hazard:
     def end(self):
         self.ended.set()
         stop_listening(self.listener, self.acceptor)
-        self.passes.set()
+        self.go_on()
         self.reset_all()
         self.port.release()
