@@ -2,9 +2,9 @@
 connection -, no window at the origin gets more than the limit, and each request is served or told when
 to come back. Schedules are random; SEED=n in the environment runs one again.
 
-Times are those at which the origin has read a request. Two ways to it may differ, more so on a busy machine: a window
-counts a quarter shorter than it is, or less by twice as much as this test's threads were late. What was admitted in one
-window and left in the next would still show."""
+Times are those at which the system had a request for the origin, however late that reads it. A verdict may be older
+than that, more so on a busy machine: a window counts a quarter shorter than it is, or less by twice as much as this
+test's threads were late. What was admitted in one window and left in the next would still show."""
 import os
 import random
 import threading
@@ -40,12 +40,12 @@ class Schedule:
                      route=f"limits = l\nqueue_timeout = 60s\nordering = {draw(['strict', 'writes', 'none'])}\n"
                            f"session = {draw(['header:X-Api-Key', 'header:X-Session', 'ip'])}\n{route}"))
 
-    def note_arrival(self):
+    def note_arrival(self, x):
         with self.lock:
-            self.arrived.append(time.monotonic())
+            self.arrived.append(x.arrived)
 
     def serve(self, x):
-        self.note_arrival()
+        self.note_arrival(x)
         time.sleep(self.busy)
         x.reply(200, b"x")
 
@@ -103,7 +103,7 @@ def messages(t):
 
     def on_event(call, kind, content):
         if kind == "TEXT":
-            schedule.note_arrival()
+            schedule.note_arrival(call.x)
             call.send(content.decode())
     gateway = Backend(on_event=on_event)
 

@@ -13,7 +13,7 @@ import time
 
 from . import wire
 from .process import DEADLINE_SECONDS, Hung, Port
-from .wire import Ended, Stream, fields_bytes, stop_listening
+from .wire import Ended, Stream, fields_bytes, stamp_arrivals, stop_listening
 
 REASONS = {200: "OK", 201: "Created", 204: "No Content", 304: "Not Modified", 404: "Not Found",
            500: "Internal Server Error", 503: "Service Unavailable"}
@@ -28,7 +28,7 @@ class Exchange:
         self.connection = connection  # 0, 1, ... in order of acceptance
         self.number = number          # of the request, over all connections
         self.request = request
-        self.arrived = time.monotonic()
+        self.arrived = stream.received or time.monotonic()  # the end of its head
         self.complete = False         # its body was read to the end
         self.cut = False              # the peer went away before that
         self.closed = False
@@ -92,6 +92,7 @@ class Origin:
             self.address = "unix:" + path
         else:
             self.listener = self._held.bind_another()
+            stamp_arrivals(self.listener)
             host, self.port = self.listener.getsockname()[:2]
             self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
         self._backlog, self._acceptor = backlog, None
@@ -118,7 +119,7 @@ class Origin:
                 if self._ending:
                     sock.close()
                     return
-                stream = Stream(sock)
+                stream = Stream(sock, is_stamped=self._held is not None)
                 self._streams.add(stream)
                 number = self.connections
                 self.connections += 1
@@ -201,6 +202,7 @@ class Origin:
         """Listens on the same port again after refuse()."""
         self._ending = False
         self.listener = self._held.bind_another()
+        stamp_arrivals(self.listener)
         self.listen()
 
     def end(self):

@@ -1,6 +1,8 @@
 """HTTP/1 messages read strictly: what sluice sends must be exactly right, so nothing is forgiven."""
 import select
 import socket
+import struct
+import time
 
 from .process import DEADLINE_SECONDS, Hung
 
@@ -106,12 +108,23 @@ def framing(message, bodiless=False):
     return ("close" if is_response else "none"), None
 
 
-class Stream:
-    """A socket read by HTTP's units. Every wait ends at the overall deadline."""
+SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("@ll")
 
-    def __init__(self, sock):
+
+def stamp_arrivals(listener):
+    """The kernel notes when bytes come on its connections, however late they are read."""
+    listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+
+
+class Stream:
+    """A socket read by HTTP's units. Every wait ends at the overall deadline. `is_stamped`: its listener had
+    `stamp_arrivals`."""
+
+    def __init__(self, sock, is_stamped=False):
         self.socket = sock
         self.buffer = bytearray()
+        self.is_stamped, self.received = is_stamped, None  # when the last bytes came, by time.monotonic
         self.socket.settimeout(DEADLINE_SECONDS)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -144,9 +157,19 @@ class Stream:
 
     # ---- reading ------------------------------------------------------------------------------
 
+    def _receive(self, most):
+        if not self.is_stamped:
+            return self.socket.recv(most)
+        data, notes, _, _ = self.socket.recvmsg(most, socket.CMSG_SPACE(_TIMESPEC.size))
+        for level, kind, content in notes:
+            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+                seconds, nanoseconds = _TIMESPEC.unpack(content)
+                self.received = seconds + nanoseconds / 1e9 - time.time() + time.monotonic()
+        return data
+
     def _more(self, most=65536):
         try:
-            data = self.socket.recv(most)
+            data = self._receive(most)
         except TimeoutError:
             raise Hung(f"the peer sends nothing; so far {bytes(self.buffer[:500])!r}") from None
         except OSError as error:
