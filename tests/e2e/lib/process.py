@@ -2,15 +2,15 @@
 import ctypes
 import glob
 import os
-import resource
+import shutil
 import signal
 import socket
 import subprocess
 import threading
 import time
 
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL"]  # not preexec_fn: copying this process costs far more
 _libc = ctypes.CDLL(None, use_errno=True)
 
 BINARY = os.environ.get("SLUICE") or os.path.join(os.environ.get("top_builddir", "."), "sluice")
@@ -51,18 +51,12 @@ class Process:
         self.name = name or os.path.basename(command[0])
         self._lines = []
         self._changed = threading.Condition()
-        parent = os.getpid()
-
-        def in_child():
-            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(127)
-            if nofile:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
-
+        if not shutil.which(command[0]):
+            raise FileNotFoundError(command[0])
+        limits = ["prlimit", f"--nofile={nofile}:{nofile}"] if nofile else []
         self.popen = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            preexec_fn=in_child, pass_fds=pass_fds,
+            [*DIES_WITH_US, *limits, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, pass_fds=pass_fds,
             env={**os.environ, "SLUICE_CHECK_WAITS": "1", **sanitizer_options(), **(environment or {})})
         self.pid = self.popen.pid
         self._readers = [self._reader(self.popen.stdout), self._reader(self.popen.stderr)]
