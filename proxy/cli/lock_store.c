@@ -16,10 +16,11 @@ void lock_store_print_front(const struct lock_store *store)
 		CONF_PLACE_ARGS(conf, conf->fleet.store.addresses[0].line), conf->fleet.store.text);
 }
 
-/* What waiting does not change: a wrong password, a user who may not do this, another database. */
+/* What waiting does not change: a wrong password, a user who may not do this, another database, a
+ * key of somebody else. */
 static bool is_lasting(const char *why)
 {
-	static const char *const kinds[] = {"WRONGPASS", "NOAUTH", "NOPERM", "ERR "};
+	static const char *const kinds[] = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "ERR "};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (strncmp(why, kinds[i], strlen(kinds[i])) == 0)

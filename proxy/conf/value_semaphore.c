@@ -4,7 +4,10 @@
 
 #include <string.h>
 
-enum { PORT_DEFAULT = 5672 };
+enum {
+	PORT_DEFAULT = 5672,
+	VHOST_MAX = 255, /* a short string of AMQP 0-9-1, section 4.2.5.3 */
+};
 
 /* amqp://[user:password@]host[:port][/vhost], as RabbitMQ's URI specification has it, but that a
  * path without a name is the virtual host "/", too. */
@@ -25,6 +28,9 @@ static bool parse_broker(struct value *value)
 	broker->vhost = url.path.len > 0 ? value_decode_url(value, url.path) : "/";
 	if (!broker->vhost)
 		return value_fail(value, "the virtual host is not percent-encoded");
+	if (strlen(broker->vhost) > VHOST_MAX)
+		return value_fail(
+			value, "the virtual host is longer than %d bytes", (int)VHOST_MAX);
 	broker->address = url.address;
 	broker->user = url.user;
 	broker->password = url.password;

@@ -36,7 +36,11 @@ static void urls(void **state)
 
 static void urls_that_are_none(void **state)
 {
+	char line[300];
+
 	(void)state;
+	snprintf(line, sizeof(line), "broker = amqp://h/%0256d", 0);
+	bad("semaphore s", line, "the virtual host is longer than 255 bytes");
 	bad("semaphore s", "broker = 10.0.0.8", "does not begin with amqp://");
 	bad("semaphore s", "broker = amqps://10.0.0.8", "does not begin with amqp://");
 	bad("semaphore s", "broker = amqp://", "there is no host");
