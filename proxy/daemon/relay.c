@@ -33,6 +33,7 @@
 #include "fleet/fleet.h"
 #include "fleet/owning.h"
 #include "gate/roster.h"
+#include "loop/loop.h"
 #include "stats/stats.h"
 #include "upstream/server_connection.h"
 
@@ -269,6 +270,7 @@ static bool start(struct relay *relay, struct conf *conf)
 		return false;
 	}
 	log_thread_attach(relay->node.log, 0);
+	loop_log_libevent();
 	manager_open(relay);
 	if (!upgrade_inherit(relay)) {
 		conf_release(conf);

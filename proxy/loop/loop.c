@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 static _Thread_local struct loop *current;
 
@@ -25,6 +26,26 @@ uint64_t loop_read_clock(struct loop *loop)
 	loop->now_ms = loop->now_ns / CLOCK_NS_PER_MS;
 	loop->now_known = true;
 	return loop->now_ns;
+}
+
+/* ---- libevent's own words ---------------------------------------------------------------------
+ */
+
+static void on_said(int severity, const char *text)
+{
+	/* MSG: that a name server has failed, of each, with each try */
+	static const enum log_level levels[] = {[EVENT_LOG_DEBUG] = LOG_LEVEL_DEBUG,
+		[EVENT_LOG_MSG] = LOG_LEVEL_DEBUG,
+		[EVENT_LOG_WARN] = LOG_LEVEL_WARN,
+		[EVENT_LOG_ERR] = LOG_LEVEL_ERROR};
+
+	if (log_enabled(levels[severity]))
+		log_line(levels[severity], "libevent: %s", text);
+}
+
+void loop_log_libevent(void)
+{
+	event_set_log_callback(on_said);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

@@ -62,6 +62,10 @@ int loop_init(struct loop *loop);
  * ignored. */
 void loop_end(struct loop *loop);
 
+/* What libevent has to say goes to the error log from now on, not to stderr. It concerns all loops
+ * of the process. */
+void loop_log_libevent(void);
+
 /* The loop of the calling thread, or NULL. */
 struct loop *loop_current(void);
 

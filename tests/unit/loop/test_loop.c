@@ -305,6 +305,40 @@ static void each_loop_answers(void **state)
 	end(&asker);
 }
 
+static void enter_again(evutil_socket_t fd, short what, void *base)
+{
+	(void)fd;
+	(void)what;
+	assert_int_equal(event_base_loop(base, EVLOOP_NONBLOCK), -1);
+}
+
+/* As of name servers that do not answer. */
+static void libevent_writes_to_the_error_log(void **state)
+{
+	struct loop loop;
+	char text[500];
+	int ends[2], stderr_before = dup(STDERR_FILENO);
+
+	(void)state;
+	begin(&loop);
+	loop_log_libevent();
+	assert_int_equal(pipe(ends), 0);
+	dup2(ends[1], STDERR_FILENO);
+	assert_int_equal(
+		event_base_once(loop.base, -1, EV_TIMEOUT, enter_again, loop.base, NULL), 0);
+	assert_int_equal(loop_run_turn(&loop), 0);
+	dup2(stderr_before, STDERR_FILENO);
+	event_set_log_callback(NULL);
+	ssize_t len = read(ends[0], text, sizeof(text) - 1);
+	assert_true(len > 0);
+	text[len] = '\0';
+	assert_non_null(strstr(text, "Z warn  libevent: event_base_loop: reentrant invocation"));
+	close(ends[0]);
+	close(ends[1]);
+	close(stderr_before);
+	end(&loop);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -314,6 +348,7 @@ int main(void)
 		cmocka_unit_test(a_hurried_turn_waits_for_nothing),
 		cmocka_unit_test(threads_post_in_order),
 		cmocka_unit_test(each_loop_answers),
+		cmocka_unit_test(libevent_writes_to_the_error_log),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
