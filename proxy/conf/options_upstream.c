@@ -101,7 +101,8 @@ const struct option options_upstream[] = {
 			"bound."},
 	{"resolve_interval", &type_duration, LIVE, AT(resolve_interval_ms), .fallback = "30s",
 		BETWEEN(MS(1000), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Interval at which servers' names are looked up again."},
+		.help = "Interval at which servers' names are looked up again. What has changed in "
+			"/etc/resolv.conf and /etc/hosts by then applies."},
 	{"max_fails", &type_count32, LIVE, AT(max_fails), .fallback = "3", BETWEEN(0, 1000),
 		.help = "Number of failures in a row after which a server is ejected, 0 for "
 			"never."},

@@ -1,6 +1,7 @@
 /*
  * Addresses of names, by libevent's evdns on a loop's event base: /etc/resolv.conf and /etc/hosts,
- * and nothing waits. All of it belongs to the loop's thread.
+ * which are read again when they have changed, and nothing waits. All of it belongs to the loop's
+ * thread.
  */
 #ifndef NET_NAMES_H
 #define NET_NAMES_H
@@ -17,6 +18,9 @@ struct names *names_new(struct event_base *base);
 /* A name server that has not answered for so long is asked no more, but the next one. Otherwise it
  * is 5 s, or what /etc/resolv.conf says. Before the first look-up. */
 void names_set_timeout(struct names *names, uint64_t timeout_ms);
+/* Other files than /etc/resolv.conf and /etc/hosts. The texts stay the caller's. Before the first
+ * look-up. */
+void names_set_files(struct names *names, const char *servers, const char *hosts);
 /* All look-ups must have ended. NULL is ignored. */
 void names_free(struct names *names);
 
