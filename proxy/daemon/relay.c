@@ -114,7 +114,7 @@ static bool make_loop(struct relay *relay)
 	relay->checks = checks_new(&relay->node.loop);
 	return growth_begin(relay) && failure_lines_begin(relay) && queue_deadline_begin(relay) &&
 	       stop_prepare(relay) && relay->reload_timer && relay->resolver && relay->checks &&
-	       signals_begin(&relay->signals, base, on_signal, relay);
+	       signals_hold(&relay->signals, base, on_signal, relay);
 }
 
 static bool make_queue(struct relay *relay, const struct conf *conf)
@@ -313,7 +313,8 @@ static bool start(struct relay *relay, struct conf *conf)
 		return false;
 	relay->begun_with = conf_hold(conf);
 	if (!usage_begin(relay, conf) || !start_workers(relay) ||
-		!relay->service->start(relay->service->ctx, relay))
+		!relay->service->start(relay->service->ctx, relay) ||
+		!signals_take(&relay->signals)) /* which needs all of the above */
 		return false;
 	serve(relay, conf);
 	return true;

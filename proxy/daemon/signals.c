@@ -31,19 +31,24 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct signals *signals = arg;
 	struct signalfd_siginfo came[COUNT];
-	ssize_t size = read(fd, came, sizeof(came));
 
 	(void)what;
+	if (signals->is_held) {
+		event_del(signals->readable);
+		event_base_loopbreak(event_get_base(signals->readable));
+		return;
+	}
+	ssize_t size = read(fd, came, sizeof(came));
 	for (ssize_t i = 0; i < size / (ssize_t)sizeof(came[0]); i++)
 		signals->on_signal((int)came[i].ssi_signo, signals->context);
 }
 
-bool signals_begin(
+bool signals_hold(
 	struct signals *signals, struct event_base *base, signal_fn *on_signal, void *context)
 {
 	sigset_t set = answered();
 
-	*signals = (struct signals){.on_signal = on_signal, .context = context};
+	*signals = (struct signals){.is_held = true, .on_signal = on_signal, .context = context};
 	signals->fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (signals->fd < 0)
 		return false;
@@ -54,6 +59,18 @@ bool signals_begin(
 	signals_end(signals);
 	errno = ENOMEM;
 	return false;
+}
+
+bool signals_take(struct signals *signals)
+{
+	signals->is_held = false;
+	return event_add(signals->readable, NULL) == 0;
+}
+
+bool signals_begin(
+	struct signals *signals, struct event_base *base, signal_fn *on_signal, void *context)
+{
+	return signals_hold(signals, base, on_signal, context) && signals_take(signals);
 }
 
 void signals_end(struct signals *signals)

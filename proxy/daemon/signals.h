@@ -19,6 +19,7 @@ typedef void signal_fn(int number, void *context);
 struct signals {
 	int fd; /* -1: none are taken */
 	struct event *readable;
+	bool is_held; /* none is taken yet */
 	signal_fn *on_signal;
 	void *context;
 };
@@ -30,6 +31,13 @@ void signals_block(void);
 /* Takes them from now on: calls `on_signal` in the loop of `base`. False with errno. */
 bool signals_begin(
 	struct signals *signals, struct event_base *base, signal_fn *on_signal, void *context);
+
+/* Takes none yet, but the first one that comes breaks the loop of `base` off, whatever that waits
+ * for. False with errno. */
+bool signals_hold(
+	struct signals *signals, struct event_base *base, signal_fn *on_signal, void *context);
+/* Takes those that were held, and what comes, from now on. False without memory. */
+bool signals_take(struct signals *signals);
 
 /* They wait again. May be called where signals_begin failed or signals->fd is -1. */
 void signals_end(struct signals *signals);

@@ -1,6 +1,7 @@
 /* Signals as events: a few a turn, none lost, none kills, a flood holds nothing up. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -109,6 +110,38 @@ static void they_wait_before_and_behind(void **state)
 	assert_string_equal(w->order, "10 ");
 }
 
+static void give_up(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	*(bool *)arg = true;
+}
+
+/* While a process starts: what they are about is not there yet. */
+static void a_held_one_ends_a_wait_and_is_taken_later(void **state)
+{
+	const struct timeval long_time = {.tv_sec = 60};
+	struct world *w = *state;
+	bool has_waited = false;
+
+	signals_end(&w->signals);
+	assert_true(signals_hold(&w->signals, w->base, note, w));
+	assert_int_equal(
+		event_base_once(w->base, -1, EV_TIMEOUT, give_up, &has_waited, &long_time), 0);
+	kill(getpid(), SIGTERM);
+	event_base_dispatch(w->base);
+	assert_false(has_waited);
+	kill(getpid(), SIGHUP);
+	turn(w);
+	assert_string_equal(w->order, "");
+	assert_true(signals_take(&w->signals));
+	turn(w);
+	assert_string_equal(w->order, "1 15 ");
+	kill(getpid(), SIGHUP);
+	turn(w);
+	assert_string_equal(w->order, "1 15 1 ");
+}
+
 /* A child that is executed while one waits has it blocked from the first instruction on. */
 static void children_begin_with_them_blocked(void **state)
 {
@@ -158,6 +191,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(each_is_taken_once_a_turn, begin, end),
 		cmocka_unit_test_setup_teardown(an_ignored_one_is_taken, begin, end),
 		cmocka_unit_test_setup_teardown(all_six_are_taken, begin, end),
+		cmocka_unit_test_setup_teardown(
+			a_held_one_ends_a_wait_and_is_taken_later, begin, end),
 		cmocka_unit_test_setup_teardown(they_wait_before_and_behind, begin, end),
 		cmocka_unit_test_setup_teardown(children_begin_with_them_blocked, begin, end),
 		cmocka_unit_test_setup_teardown(a_flood_holds_nothing_up, begin, end),
