@@ -37,6 +37,7 @@ defaults
   timeout connect 5s
   timeout client 10s
   timeout server 10s
+  timeout check 10s
 frontend f
   bind 127.0.0.1:{port.number}
   default_backend b
@@ -45,7 +46,7 @@ frontend f
 backend b
   option httpchk GET /
   http-check expect status 200
-  server sluice {sluice.address} check inter 50ms fall 1 rise 1
+  server sluice {sluice.address} check inter 500ms fall 1 rise 1
 """)
     haproxy = Process([find("haproxy"), "-f", conf, "-db"], "haproxy")
     t.defer(haproxy.kill)
@@ -66,7 +67,7 @@ backend b
 
 def nginx_was_checked(nginx):
     path = os.path.join(nginx.folder, "access.log")
-    return os.path.exists(path) and len(lines(nginx, "access.log")) >= 5
+    return os.path.exists(path) and len(lines(nginx, "access.log")) >= 3
 
 
 @group("nginx's own methods, and one that nobody knows", workers=[1])
