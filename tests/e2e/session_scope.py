@@ -112,12 +112,16 @@ def moves(t):
 
 @test("a store that has lost its last writes: what a node takes again there has a new fence", workers=[1])
 def lost_writes(t):
-    fleet = Fleet(t, count=2, lease="60s", route="owner_idle = 200ms\n")
-    redis = fleet.redis.connect()
-    equal(ask(fleet.client(0)).status, 200, "node 0 owns it")
+    gate = Gate()
+    fleet = Fleet(t, count=2, lease="60s", route="owner_idle = 200ms\n", origin=t.origin(gate))
+    redis, held = fleet.redis.connect(), fleet.client(0)
+    held.request("/held", fields=[("X-Client", "ann")])
+    until(lambda: arrived(fleet.origin, "/held"), "node 0 owns it, and does not give it up")
     key, = [k for k in redis.ask("KEYS", "*") if redis.ask("TYPE", k) == b"hash" and redis.ask("HEXISTS", k, "fence")]
     old = redis.ask("DUMP", key)
     true(redis.ask("HGET", key, "session").split(b"/")[1] == b"node0", "it is kept so")
+    gate.open.set()
+    equal(held.response().status, 200, "the request that kept it")
     until(lambda: redis.ask("HGET", key, "session") == b"", "node 0 gives it up")
     equal(ask(fleet.client(1)).status, 200, "node 1 owns it")
     until(lambda: redis.ask("HGET", key, "session") == b"", "node 1 gives it up")
