@@ -146,13 +146,13 @@ def slow_server(t):
         x.read_body()
         x.reply(200)
 
-    setup = Setup(t, f"min_rate = 100k\n{GRACE_INI}\nrequest_buffering = off", handler)
+    setup = Setup(t, "min_rate = 100k\nmin_rate_grace = 3s\nrequest_buffering = off", handler)
     client = t.client(setup.sluice)
     client.send(request_bytes("/up", "POST", [("Content-Length", str(BIG))]))
     sender = threading.Thread(target=lambda: client.send(bytes(BIG)))
     sender.start()
     setup.origin.wait_requests(1)
-    time.sleep(4 * GRACE)
+    time.sleep(3.5)  # more than the grace
     go.set()
     sender.join()
     equal(client.response().status, 200, "status")
