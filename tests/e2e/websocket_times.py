@@ -88,8 +88,8 @@ def no_ping_while_held_back(t):
 def idle(t):
     origin = t.origin(server())
     sluice = t.sluice(to(origin, route=route("socket_idle_timeout = 300ms\nping_interval = 50ms")))
-    socket = open_socket(t, sluice)
     began = time.monotonic()
+    socket = open_socket(t, sluice)
     equal(socket.closed_with(), (1001, "idle"))
     true(time.monotonic() - began >= 0.25, "too early")
 
