@@ -9,7 +9,7 @@ import time
 from lib.amqp import DECLARE
 from lib.broker import Broker
 from lib.client import Client
-from lib.process import BINARY, DEADLINE_SECONDS, Process, until
+from lib.process import BINARY, DEADLINE_SECONDS, Lateness, Process, until
 from lib.slots import SIZE, CountingOrigin, shown, start
 from lib.tap import equal, group, main, true
 
@@ -73,14 +73,16 @@ def lies(t, origin):
         ends(node)
 
 
-def ask_for(seconds, client):
-    """Asks again and again; returns the seconds that the slowest answer took."""
+def without_a_pause(t, seconds, client):
+    """Asks again and again, and looks at the time that the slowest answer takes."""
     slowest, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        began = time.monotonic()
-        equal(client.ask("/").status, 200)
-        slowest = max(slowest, time.monotonic() - began)
-    return slowest
+    with Lateness() as lateness:
+        while time.monotonic() < end:
+            began = time.monotonic()
+            equal(client.ask("/").status, 200)
+            slowest = max(slowest, time.monotonic() - began)
+    t.note(f"the slowest answer came after {slowest:.1f} s; a thread woke up to {lateness.worst:.1f} s late")
+    true(slowest < 1.5 + 2 * lateness.worst, f"{slowest} s")
 
 
 def stalls(t, origin):
@@ -89,9 +91,7 @@ def stalls(t, origin):
         broker.on_message = lambda *_: None
         node = begin(origin, more="")
         node.process.wait_output(SHARE)
-        slowest = ask_for(12, Client(node.address))  # longer than broker_timeout: the subject
-        t.note(f"the slowest answer came after {slowest:.1f} s")
-        true(slowest < 1.5, f"{slowest} s")
+        without_a_pause(t, 12, Client(node.address))  # longer than broker_timeout: the subject
         ends(node)
 
 
@@ -118,9 +118,7 @@ def has_a_name(t, origin):
         node = start(t, origin, "named", "amqp://broker.test", "semaphore_down = local", more=more,
                      command=[there, BINARY])
         node.process.wait_output("host broker.test: the name servers do not answer; 2 at once by this node's share")
-        slowest = ask_for(12, Client(node.address))  # longer than a share goes on without another try: the subject
-        t.note(f"the slowest answer came after {slowest:.1f} s")
-        true(slowest < 1.5, f"{slowest} s")
+        without_a_pause(t, 12, Client(node.address))  # longer than a share goes on without another try: the subject
     with t.point("and broker_timeout bounds a command"):
         began = time.monotonic()
         child = Process([there, BINARY, "semaphore", "status", "legacy", "-c", node.ini_path], "semaphore")
@@ -158,7 +156,7 @@ def ends_connections(t, origin):
         until(lambda: (shown(node) or {}).get("slots") == SIZE, "it has counted")
         client = Client(node.address)
         equal(client.ask("/").status, 200)
-        true("the broker is away" in node.log(), node.log())
+        node.process.wait_output("the broker is away")
         before, began = len(broker.peers), time.monotonic()
         time.sleep(5)  # how often it asks is the subject
         rate = (len(broker.peers) - before) / (time.monotonic() - began)
@@ -197,12 +195,13 @@ def stops_answering(t, origin):
 def is_renamed(t, origin):
     with t.point("what waits at an upstream that a reload takes away still gets slots, and its thread ends then"):
         broker, _ = played(t, "renamed")
-        slow = CountingOrigin(t, hold=0.3)
+        slow = CountingOrigin(t)
         node = start(t, slow, "renamed", broker.url)
         until(lambda: (shown(node) or {}).get("slots") == SIZE, "it has counted")
         threads = len(os.listdir(f"/proc/{node.pid}/task"))
         sections = node.sections
         for turn in range(3):
+            slow.go.clear()
             clients = [t.client(node) for _ in range(3 * SIZE)]
             for client in clients:
                 client.request("/")
@@ -211,6 +210,7 @@ def is_renamed(t, origin):
             node.reload(sections.replace("[upstream legacy]", f"[upstream {name}]").replace(
                 "upstream = legacy", f"upstream = {name}"))
             node.process.wait_output("reloaded", turn + 1)
+            slow.go.set()
             equal({client.response().status for client in clients}, {200})
             for client in clients:
                 client.close()

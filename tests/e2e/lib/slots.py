@@ -3,18 +3,19 @@ import threading
 import time
 
 from .admin import Admin
-from .process import BINARY, Process, until
+from .process import BINARY, DEADLINE_SECONDS, Process, until
 from .tap import equal
 
 SIZE = 6
 
 
 class CountingOrigin:
-    """Answers each request after `hold` seconds. Counts those in flight by the node that sent them (X-Node), and the
+    """Answers each request after `hold` seconds, while `go` is set. Counts those in flight by the node that sent them (X-Node), and the
     most at once since `begin`, without those of nodes that are dead."""
 
     def __init__(self, t, hold=0.05):
-        self.hold = hold
+        self.hold, self.go = hold, t.event()
+        self.go.set()
         self.lock = threading.Lock()
         self.by_node, self.peaks = {}, {}
         self.dead, self.most, self.count = set(), 0, 0
@@ -31,6 +32,7 @@ class CountingOrigin:
             self.peaks[node] = max(self.peaks.get(node, 0), self.by_node[node])
             self.most = max(self.most, self._in_flight())
             self.count += 1
+        self.go.wait(DEADLINE_SECONDS)
         time.sleep(self.hold)  # what the server works on it
         with self.lock:
             self.by_node[node] -= 1
