@@ -292,7 +292,7 @@ def one_asks_much(t):
     greedy, other = t.client(sluice), t.client(sluice)
     for client in (greedy, other):
         equal(client.ask("/served").status, 200, "status")
-    sluice.process.signal(signal.SIGSTOP)
+    sluice.process.stop()
     count = 3000
     greedy.send(request_bytes("/greedy") * count)
     other.request("/other")

@@ -173,7 +173,7 @@ def lingering(t, timeout, **rest):
 @test("lingering ends, whatever the client sends, when sluice was held up meanwhile, too")
 def held_up(t):
     sluice, client = lingering(t, "300ms")
-    sluice.process.signal(signal.SIGSTOP)
+    sluice.process.stop()
     time.sleep(0.6)
     sluice.process.signal(signal.SIGCONT)
     until(lambda: is_cut(client), "the end of lingering")
