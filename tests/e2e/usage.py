@@ -207,7 +207,7 @@ def full_hour(t):
     until(lambda: hour_now() != hour or are_there(), "the rows of all", pause=0.05)
     if hour_now() == hour:  # else the next one's file was new
         equal(len(sums(admin)), 3, "rows")
-        true("usage: the file of this hour alone has reached usage_size" in sluice.log(), sluice.log())
+        sluice.process.wait_output("usage: the file of this hour alone has reached usage_size")
 
 
 @test("a folder that can't be written: a line in the log, and service goes on", workers=[1])
