@@ -318,7 +318,7 @@ def unfinished(t):
 @group("ending", workers=[4])
 def ending(t):
     log = ws.Log()
-    sluice, admin = begun(t, "close_timeout = 300ms", origin=server(log=log))
+    sluice, admin = begun(t, "close_timeout = 4s", origin=server(log=log))
 
     def one():
         (socket,) = opened(t, admin, sluice, 1)
