@@ -135,7 +135,8 @@ def few_rights(t):
                                                                          "algorithm = gcra\nburst = 9")
     limits += "[limit flight]\nkey = ip\nconcurrency = 3\nscope = fleet\n"
     names = ", ".join(re.findall(r"\[limit (\w+)\]", limits))
-    node = t.sluice(f"[fleet]\nstore = redis://few:few@127.0.0.1:{redis.number}\nstore_down = refuse\n{PATIENT}{LEASE}"
+    node = t.sluice(f"[fleet]\nstore = redis://few:few@127.0.0.1:{redis.number}\nstore_down = refuse\n{PATIENT}"
+                    "membership_lease = 4s\n"
                     f"[admin]\nbind = unix:{t.path('few')}\n" + limits +
                     to(origin, route=f"limits = {names}\nrefund = 5xx\nordering = none") +
                     "[route plain]\npath = /plain\nupstream = origin\nlimits = exact\nordering = none\n")
