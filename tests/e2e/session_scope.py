@@ -7,7 +7,7 @@ import time
 from lib.client import Client
 from lib.hop import Asker, FakeOwner, proof
 from lib.owners import SECRET, Fleet
-from lib.process import until
+from lib.process import Lateness, until
 from lib.tap import SEED, equal, main, test, true
 from lib.wire import Ended
 
@@ -691,6 +691,11 @@ def untaken(t):
     fleet.redis.kill()
     equal(late.response().status, 502, "nobody knows what the server made of it")
     until(lambda: ask(fleet.client(0), who="bob").status == 503, "the lease is over")
+    over = time.monotonic()
+    with Lateness() as lateness:  # each worker cuts its own, in what the node keeps of the store's lease
+        until(lambda: all(x.stream.was_reset() for x in fleet.origin.requests), "the server knows that both are cut")
+    took = time.monotonic() - over
+    true(took < 1 + 2 * lateness.worst, f"cut {took:.2f} s later")
     reads.set()
     until(lambda: len(ends) == 2, "both have been read")
     equal(ends, {"/late": "cut", "/left": "cut"})

@@ -157,6 +157,12 @@ class Stream:
 
     # ---- reading ------------------------------------------------------------------------------
 
+    def was_reset(self):
+        """By the peer, as the system knows: what has come and was not read is lost. Waits for nothing."""
+        poll = select.poll()
+        poll.register(self.socket, 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+
     def _receive(self, most):
         if not self.is_stamped:
             return self.socket.recv(most)
