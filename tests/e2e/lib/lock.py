@@ -43,9 +43,9 @@ class Locks:
 
     def listed(self):
         """{name: row}"""
-        status, output = self.administer("--json")
-        equal(status, 0, output)
-        return {row["name"]: row for row in json.loads(output)["locks"]}
+        child = Process([BINARY, "locks", "-c", self.path, "--json"], "locks")
+        equal(child.wait(), 0, child.output())
+        return {row["name"]: row for row in json.loads(child.answer())["locks"]}
 
 
 class Session:

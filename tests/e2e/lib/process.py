@@ -49,7 +49,7 @@ class Process:
 
     def __init__(self, command, name=None, nofile=None, pass_fds=(), environment=None):
         self.name = name or os.path.basename(command[0])
-        self._lines = []
+        self._lines, self._answer = [], []
         self._changed = threading.Condition()
         if not shutil.which(command[0]):
             raise FileNotFoundError(command[0])
@@ -70,6 +70,8 @@ class Process:
         for line in pipe:
             with self._changed:
                 self._lines.append(line.decode("utf-8", "replace"))
+                if pipe is self.popen.stdout:
+                    self._answer.append(self._lines[-1])
                 self._changed.notify_all()
         pipe.close()
 
@@ -77,6 +79,11 @@ class Process:
         """All it has written to stdout and stderr so far."""
         with self._changed:
             return "".join(self._lines)
+
+    def answer(self):
+        """What it has written to stdout so far, without what it says of a store that is late."""
+        with self._changed:
+            return "".join(self._answer)
 
     def wait_output(self, text, count=1):
         """Waits until `text` stands `count` times in what it wrote; returns the last such line."""
