@@ -10,7 +10,7 @@ from lib.cut import Way
 from lib.hazard import Hazard
 from lib.lock import LONG, Locks, Session, load
 from lib.process import BINARY, DEADLINE_SECONDS, Process, until
-from lib.redis import Redis, Sentinels
+from lib.redis import Pulse, Redis, Sentinels
 from lib.redis_cluster import RedisCluster
 from lib.terminal import Terminal
 from lib.tap import equal, group, main, test, true
@@ -65,11 +65,16 @@ def properties(t):
     locks = Locks(t, redis.url)
     equal(locks.run("first", "true"), (0, ""))  # which loads the functions
     with t.point("the first goes on after its lease as long as nobody has taken the lock"):
-        first = begun(locks.shell("n1", "echo begun; sleep 8; exit 3", "--lease", "4s"))
-        first.stop()
-        until(lambda: locks.listed()["n1"]["state"] == "lapsed", "the lease's end")
-        first.signal(signal.SIGCONT)
-        equal(first.wait(), 3, first.output())
+        pulse, status = Pulse(t, redis), None
+        while status is None or (status == 76 and pulse.worst > 0.5):  # which waits for a second for the store
+            pulse.worst = 0
+            first = begun(locks.shell("n1", "echo begun; sleep 8; exit 3", "--lease", "4s"))
+            first.stop()
+            until(lambda: locks.listed()["n1"]["state"] == "lapsed", "the lease's end")
+            first.signal(signal.SIGCONT)
+            status = first.wait()
+        pulse.end()
+        equal(status, 3, first.output())
     with t.point("a session is over for good after a takeover: it takes, renews, and commits nothing"):
         first = begun(locks.shell("n2", FOREVER, "--lease", "1s"))
         first.stop()
@@ -111,7 +116,7 @@ def properties(t):
         equal(locks.run("n9", "true")[0], 0, "the one that waits")
         equal(first.wait(), 0)
     with t.point("an administrator ends any session"):
-        first = begun(locks.shell("n10", FOREVER, "--lease", "1s"))
+        first = begun(locks.shell("n10", FOREVER, "--lease", "4s"))
         row = locks.listed()["n10"]
         status, output = locks.administer("end", "n10")
         equal(status, 0)
@@ -130,7 +135,7 @@ def properties(t):
         equal(first.wait(), 0, first.output())
     with t.point("there is an active session, or there is none"):
         true("n13" not in locks.listed(), "nobody has taken it")
-        first = begun(locks.shell("n13", FOREVER, "--lease", "1s"))
+        first = begun(locks.shell("n13", FOREVER, "--lease", "4s"))
         until(lambda: locks.listed()["n13"]["state"] == "active", "it is renewed")
         first.kill()
         until(lambda: locks.listed()["n13"]["state"] == "lapsed", "the lease's end")
@@ -388,7 +393,7 @@ def command(t):
     with t.point("nor one that was stopped before there was a command: the wait ends in time, and by a signal"):
         holder = begun(locks.shell("c", FOREVER, *HELD_LONG))
         until(lambda: redis.callers() == 1, "the store knows the holder alone")
-        for options, number, status in ((("--wait", "2s"), signal.SIGCONT, 75), ((), signal.SIGTERM, 128 + signal.SIGTERM)):
+        for options, number, status in ((("--wait", "6s"), signal.SIGCONT, 75), ((), signal.SIGTERM, 128 + signal.SIGTERM)):
             child = locks.shell("c", "true", *options)
             until(lambda: redis.callers() == 2, "it has asked, and so waits")
             keeper, = children_of(child.pid)
@@ -427,7 +432,7 @@ def command(t):
         terminal.wait_output("then six")
     with t.point("on a loss it gets TERM, and after the grace KILL, with all its descendants"):
         child = locks.shell("c", "trap '' TERM; (setsid sh -c 'echo descendant $$; exec sleep 1000') & echo child $$; "
-                            + FOREVER, "--lease", "1s", "--grace", "3s")
+                            + FOREVER, "--lease", "4s", "--grace", "3s")
         pids = pid_in(child, "descendant"), pid_in(begun(child), "child")
         ended = time.monotonic()
         locks.administer("end", "c")
@@ -449,7 +454,7 @@ def command(t):
         child.signal(signal.SIGTERM)
         equal(child.wait(), 128 + signal.SIGTERM, child.output())
         until(lambda: redis.callers() == 1, "its connection has ended")
-        child = Process(["sh", "-c", f"trap '' HUP; exec {BINARY} lock -c {locks.path} --wait 1s c -- true"], "nohup")
+        child = Process(["sh", "-c", f"trap '' HUP; exec {BINARY} lock -c {locks.path} --wait 6s c -- true"], "nohup")
         t.defer(child.kill)
         until(lambda: redis.callers() == 2, "it has asked, and so waits")
         child.signal(signal.SIGHUP)
