@@ -1,14 +1,13 @@
 """Semaphores at a broker that lies, stalls or ends connections: commands end, nodes go on as without a broker, and both say
 why."""
 import os
-import socket
-import subprocess
 import threading
 import time
 
 from lib.amqp import DECLARE
 from lib.broker import Broker
 from lib.client import Client
+from lib.names import SilentNames
 from lib.process import BINARY, DEADLINE_SECONDS, Lateness, Process, until
 from lib.slots import SIZE, CountingOrigin, shown, start
 from lib.tap import equal, group, main, true
@@ -96,32 +95,19 @@ def stalls(t, origin):
 
 
 def has_a_name(t, origin):
-    """Only root may give processes another /etc/resolv.conf, and play a name server."""
-    servers, there = t.path("resolv.conf"), t.path("elsewhere")
-    with open(servers, "w", encoding="utf-8") as out:
-        out.write("nameserver 127.0.0.77\n")
-    with open(there, "w", encoding="utf-8") as out:
-        out.write("#!/bin/sh\nexec unshare --mount sh -c '"
-                  f'mount --bind {servers} /etc/resolv.conf && exec "$@"\' sh "$@"\n')
-    os.chmod(there, 0o755)
-    silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        silent.bind(("127.0.0.77", 53))
-        subprocess.run([there, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as why:
-        silent.close()
-        t.note(f"names are not tried: {why}")
+    names = SilentNames(t, "127.0.0.77")
+    if names.refused:
+        t.note(f"names are not tried: {names.refused}")
         return
-    t.defer(silent.close)
     more = f"nodes = {SIZE // 2}\nbroker_timeout = 1s"
     with t.point("a broker whose name no name server knows in time is away: the share is used without a pause"):
         node = start(t, origin, "named", "amqp://broker.test", "semaphore_down = local", more=more,
-                     command=[there, BINARY])
+                     command=[*names.command, BINARY])
         node.process.wait_output("host broker.test: the name servers do not answer; 2 at once by this node's share")
         without_a_pause(t, 12, Client(node.address))  # longer than a share goes on without another try: the subject
     with t.point("and broker_timeout bounds a command"):
         began = time.monotonic()
-        child = Process([there, BINARY, "semaphore", "status", "legacy", "-c", node.ini_path], "semaphore")
+        child = Process([*names.command, BINARY, "semaphore", "status", "legacy", "-c", node.ini_path], "semaphore")
         equal(child.wait(), 3, child.output())
         took = time.monotonic() - began
         true("host broker.test: the name servers do not answer" in child.output(), child.output())
@@ -135,9 +121,8 @@ def has_a_name(t, origin):
         says(node, "status", 0, f"max                     {SIZE}")
         ends(node)
     with t.point("also where /etc/resolv.conf names no server"):
-        with open(servers, "w", encoding="utf-8") as out:
-            out.write("# none\n")
-        node = start(t, origin, "alone", broker.url.replace("127.0.0.1", "localhost"), command=[there, BINARY])
+        names.write("# none\n")
+        node = start(t, origin, "alone", broker.url.replace("127.0.0.1", "localhost"), command=[*names.command, BINARY])
         until(lambda: (shown(node) or {}).get("slots") == SIZE, "it has counted")
         ends(node)
 

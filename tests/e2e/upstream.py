@@ -1,13 +1,15 @@
 """Servers: how they are reached and chosen, kept, ejected and taken back; what a client
 gets when they fail."""
 import collections
+import signal
 import socket
 import threading
 import time
 
 from lib import process
+from lib.names import SilentNames
 from lib.problem import problem
-from lib.process import DEADLINE_SECONDS, Port, until
+from lib.process import BINARY, DEADLINE_SECONDS, Port, Process, until
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
 from lib.wire import quiet
@@ -316,6 +318,28 @@ def no_address(t):
     true(" warn " in warning and "; it has no address until its name resolves" in warning
          and "keeping its addresses" not in warning, warning)
     member(t.client(sluice).ask("/").status, (502, 503), "status")
+
+
+@group("a signal that comes while the first names are looked up", workers=[2])
+def signalled_at_start(t):
+    names = SilentNames(t, "127.0.0.78")
+    if names.refused:
+        t.skip(f"no name server can be played: {names.refused}")
+    plain = t.sluice(to("api.test:80"), command=[*names.command, BINARY])
+    path = plain.ini_path
+    plain.terminate()
+    equal(plain.wait(), 0, "exit status")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        with t.point(f"{number.name} is taken when there are workers"):
+            names.forget_questions()
+            child = Process([*names.command, BINARY, "run", "-c", path], number.name)
+            t.defer(child.kill)
+            names.wait_question()
+            child.signal(number)
+            if number == signal.SIGHUP:
+                child.wait_output("reloaded")
+                child.signal(signal.SIGTERM)
+            equal(child.wait(), 0, child.output())
 
 
 @test("look-ups that go on failing have one line", workers=[1])
