@@ -33,14 +33,11 @@ static void on_changed(struct store_link *link, bool failed)
 {
 	struct lock_store *store = CONTAINER_OF(link, struct lock_store, link);
 
-	if (failed && !store->was_away && !store->is_refused) {
+	if (failed && !store->is_refused) {
 		store->is_refused = is_lasting(link->why);
 		lock_store_print_front(store);
 		fprintf(stderr, "%s%s\n", link->why, store->is_refused ? "" : "; trying again");
-		store->was_away = true;
 	}
-	if (store_link_has_all(link))
-		store->was_away = false;
 	if (store->changed)
 		store->changed(store);
 }

@@ -21,7 +21,6 @@ struct lock_store {
 	struct locks locks;
 	struct loop_stage stage;
 	bool is_refused; /* the store does not let us in, or do what is asked: why is on stderr */
-	bool was_away;   /* and stderr says so */
 	void (*changed)(struct lock_store *store); /* it is ready, or away; may be NULL */
 };
 

@@ -16,14 +16,28 @@ static void wait_to_connect(struct store_link *store)
 	deadline_set(&store->timer, now_ms + backoff_next_ms(&store->backoff), now_ms);
 }
 
+/* A store that does not answer, and then does not let us in, has two reasons. Some change with each
+ * try: the bound is for these. */
+static bool is_told(struct store_link *store, const char *why)
+{
+	enum { TOLD_MOST = 3 };
+
+	if (store->state == STORE_READY || store->backoff.failures == 0)
+		store->told = 0;
+	else if (store->told == TOLD_MOST || strcmp(why, store->why) == 0)
+		return false;
+	store->told++;
+	return true;
+}
+
 static void lose(struct store_link *store, const char *why)
 {
-	bool is_first = store->state == STORE_READY || store->backoff.failures == 0;
+	bool told = is_told(store, why);
 
 	snprintf(store->why, sizeof(store->why), "%s", why);
 	store->state = STORE_WAITING;
 	wait_to_connect(store);
-	store->changed(store, is_first);
+	store->changed(store, told);
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */

@@ -33,8 +33,10 @@ struct store_link {
 	struct deadline timer; /* WAITING: to connect again */
 	struct backoff backoff;
 	char why[256]; /* the last failure */
+	unsigned told; /* of the failures in a row */
 	/* READY has begun or ended, slots have come or gone, or (`why` may be another) it could not
-	 * be had again. `failed`: a failure is to be told, the first of them in a row. */
+	 * be had again. `failed`: a failure is to be told, the first of them in a row or one with
+	 * another reason than the one before, three at most. */
 	void (*changed)(struct store_link *store, bool failed);
 	/* Of a cluster: a node has said so in place of an answer. */
 	void (*redirected)(struct store_link *store, enum redirect_kind kind);

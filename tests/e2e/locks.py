@@ -599,6 +599,11 @@ def errors(t):
         status, output = few.run("a", "true")
         equal(status, 3, output)
         true("NOPERM" in output, output)
+        redis.stop()
+        child = bad.start("a", "true")
+        child.wait_output("trying again")
+        redis.go_on()
+        equal(child.wait(), 3, "also where the store was away at first: " + child.output())
     with t.point("a file without a store, and command lines"):
         bare = Locks(t, redis.url)
         with open(bare.path, "w", encoding="ascii") as ini:

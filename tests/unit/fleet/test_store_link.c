@@ -304,24 +304,44 @@ static void it_is_connected_and_looked_for_again(void **state)
 	assert_int_equal(world.opened, 2);
 }
 
-/* Each failure is reported, as its cause may be another, but only the first is one to tell. */
-static void only_the_first_failure_in_a_row_is_told(void **state)
+/* Each failure is reported; one to tell is the first in a row, and one with another reason. */
+static void a_failure_is_told_once(void **state)
 {
 	(void)state;
 	open_link();
-	lose("refused");
+	lose("no answer");
 	assert_int_equal(world.failed, 1);
 	run_timer();
-	lose("NOAUTH");
-	run_timer();
-	lose("LOADING");
+	lose("no answer");
 	assert_int_equal(world.failed, 1);
+	run_timer();
+	lose("WRONGPASS");
+	assert_int_equal(world.failed, 2);
 	assert_int_equal(world.changed, 3);
-	assert_string_equal(world.store.why, "LOADING");
+	assert_string_equal(world.store.why, "WRONGPASS");
 	run_timer();
 	be_ready();
-	lose("gone");
-	assert_int_equal(world.failed, 2);
+	lose("WRONGPASS");
+	assert_int_equal(world.failed, 3);
+}
+
+/* Else two that take turns would be told for ever. */
+static void three_failures_in_a_row_are_told_at_most(void **state)
+{
+	(void)state;
+	open_link();
+	for (unsigned i = 0; i < 5; i++) {
+		lose("no answer");
+		run_timer();
+		lose("refused");
+		run_timer();
+	}
+	assert_int_equal(world.failed, 3);
+	be_ready();
+	lose("refused");
+	run_timer();
+	lose("no answer");
+	assert_int_equal(world.failed, 5);
 }
 
 static void the_pause_grows_and_begins_anew_when_it_was_ready(void **state)
@@ -571,7 +591,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(it_is_connected_and_looked_for_again),
-		TEST(only_the_first_failure_in_a_row_is_told),
+		TEST(a_failure_is_told_once),
+		TEST(three_failures_in_a_row_are_told_at_most),
 		TEST(the_pause_grows_and_begins_anew_when_it_was_ready),
 		TEST(what_is_silent_is_left),
 		TEST(one_that_is_closed_is_off),
