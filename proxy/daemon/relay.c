@@ -257,20 +257,27 @@ static void serve(struct relay *relay, const struct conf *conf)
 	manager_ready(relay);
 }
 
+static bool open_log(struct relay *relay, const struct conf *conf)
+{
+	relay->node.log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->logs.level,
+		conf->logs.error, conf->logs.access);
+	if (!relay->node.log)
+		return false;
+	log_thread_attach(relay->node.log, 0);
+	loop_log_libevent();
+	return true;
+}
+
 static bool start(struct relay *relay, struct conf *conf)
 {
 	relay->node.worker_count = conf->workers;
 	clock_anchor_init(&relay->node.anchor, clock_boot_ns(), clock_wall_ns());
 	relay->node.listening = &relay->listening;
 	pthread_mutex_init(&relay->listening.lock, NULL);
-	relay->node.log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->logs.level,
-		conf->logs.error, conf->logs.access);
-	if (!relay->node.log) {
+	if (!open_log(relay, conf)) {
 		conf_release(conf);
 		return false;
 	}
-	log_thread_attach(relay->node.log, 0);
-	loop_log_libevent();
 	manager_open(relay);
 	if (!upgrade_inherit(relay)) {
 		conf_release(conf);
@@ -337,7 +344,8 @@ static void finish(struct relay *relay)
 	usage_end(relay);
 	health_share_end(relay);
 	checks_free(relay->checks);
-	resolver_free(relay->resolver);
+	if (relay->resolver)
+		resolver_commit(relay->resolver, NULL);
 	pid_file_remove(relay);
 	for (unsigned i = 0; relay->node.workers && i < relay->node.worker_count; i++) {
 		if (relay->node.workers[i])
@@ -365,6 +373,8 @@ static void finish(struct relay *relay)
 	growth_end(relay);
 	failure_lines_end(relay);
 	manager_close(relay);
+	loop_finish_callbacks(&relay->node.loop);
+	resolver_free(relay->resolver); /* its look-ups were freed in callbacks */
 	loop_enter(NULL);
 	loop_end(&relay->node.loop);
 	pthread_mutex_destroy(&relay->listening.lock);

@@ -202,6 +202,14 @@ int loop_init(struct loop *loop)
 	return error;
 }
 
+void loop_finish_callbacks(struct loop *loop)
+{
+	if (!loop->base)
+		return;
+	event_del(loop->wake_event);
+	event_base_loop(loop->base, EVLOOP_NONBLOCK);
+}
+
 void loop_end(struct loop *loop)
 {
 	if (!loop->base)

@@ -57,6 +57,11 @@ struct loop {
  * EMFILE, ENFILE. The loop must not move in memory. */
 int loop_init(struct loop *loop);
 
+/* Before loop_end: runs what libevent has put off, as it does with look-ups that were cancelled.
+ * Messages do not run any more. All events must have been removed; a loop of all zeroes is
+ * ignored. */
+void loop_finish_callbacks(struct loop *loop);
+
 /* Frees what is deferred and the event base; messages not yet run are dropped. All events on the
  * base must have been removed. A loop of all zeroes, or one that loop_init failed on, is
  * ignored. */
