@@ -23,6 +23,8 @@ struct sources {
 	struct file_mark servers, hosts;
 	bool is_whole; /* else something could not be read, or no socket was to be had */
 	unsigned used; /* by look-ups */
+	struct names *names;
+	struct event *unused; /* its callback frees older ones that no look-up uses */
 };
 
 struct names {
@@ -111,15 +113,52 @@ static bool read_files(const struct names *names, const struct sources *sources)
 	       evdns_base_count_nameservers(sources->dns) > 0;
 }
 
+static void sources_free(struct sources *sources)
+{
+	if (sources->unused)
+		event_free(sources->unused);
+	if (sources->dns)
+		evdns_base_free(sources->dns, 0);
+	free(sources);
+}
+
+static void on_unused(evutil_socket_t fd, short what, void *arg)
+{
+	struct sources *sources = arg;
+	struct sources **at = &sources->names->sources;
+
+	(void)fd;
+	(void)what;
+	if (sources->used > 0 || *at == sources)
+		return;
+	while (*at != sources)
+		at = &(*at)->next;
+	*at = sources->next;
+	sources_free(sources);
+}
+
+/* Later: where one half of a question has no answer, libevent still has a callback to make of it
+ * when it has reported the other half. */
+static void free_if_unused(struct sources *sources)
+{
+	static const struct timeval next_turn = {0};
+
+	if (sources->used == 0)
+		event_add(sources->unused, &next_turn);
+}
+
 /* NULL without memory. */
-static struct sources *sources_new(const struct names *names)
+static struct sources *sources_new(struct names *names)
 {
 	struct sources *sources = calloc(1, sizeof(*sources));
 
-	if (sources)
-		sources->dns = evdns_base_new(names->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
-	if (!sources || !sources->dns) {
-		free(sources);
+	if (!sources)
+		return NULL;
+	sources->names = names;
+	sources->unused = evtimer_new(names->base, on_unused, sources);
+	sources->dns = evdns_base_new(names->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+	if (!sources->unused || !sources->dns) {
+		sources_free(sources);
 		return NULL;
 	}
 	/* Before they are read: what changes meanwhile is read again. */
@@ -129,12 +168,6 @@ static struct sources *sources_new(const struct names *names)
 	if (names->timeout_ms > 0)
 		apply_timeout(names, sources->dns);
 	return sources;
-}
-
-static void sources_free(struct sources *sources)
-{
-	evdns_base_free(sources->dns, 0);
-	free(sources);
 }
 
 static bool is_current(const struct names *names)
@@ -149,21 +182,6 @@ static bool is_current(const struct names *names)
 	return is_same(&sources->servers, &servers) && is_same(&sources->hosts, &hosts);
 }
 
-static void free_unused(struct names *names)
-{
-	struct sources **at = &names->sources;
-
-	while (*at) {
-		struct sources *sources = *at;
-		if (sources->used > 0) {
-			at = &sources->next;
-			continue;
-		}
-		*at = sources->next;
-		sources_free(sources);
-	}
-}
-
 /* Reads the files again where they have changed, or could not be read: a process runs for months,
  * and may begin before its network does. NULL without memory. */
 static struct sources *read_sources(struct names *names)
@@ -172,10 +190,11 @@ static struct sources *read_sources(struct names *names)
 
 	if (is_current(names))
 		return names->sources;
-	free_unused(names);
 	sources = sources_new(names);
 	if (!sources)
 		return NULL;
+	if (names->sources)
+		free_if_unused(names->sources);
 	sources->next = names->sources;
 	names->sources = sources;
 	return sources;
@@ -205,8 +224,10 @@ static void lookup_free(struct name_lookup *lookup)
 /* The look-up is over. */
 static void report(struct name_lookup *lookup, const char *why, const struct addrinfo *list)
 {
-	if (lookup->sources)
+	if (lookup->sources) {
 		lookup->sources->used--;
+		free_if_unused(lookup->sources);
+	}
 	if (!lookup->cancelled)
 		lookup->found(lookup->ctx, why, list);
 	lookup_free(lookup);
