@@ -16,25 +16,12 @@ void lock_store_print_front(const struct lock_store *store)
 		CONF_PLACE_ARGS(conf, conf->fleet.store.addresses[0].line), conf->fleet.store.text);
 }
 
-/* What waiting does not change: a wrong password, a user who may not do this, another database, a
- * key of somebody else. */
-static bool is_lasting(const char *why)
-{
-	static const char *const kinds[] = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "ERR "};
-
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		if (strncmp(why, kinds[i], strlen(kinds[i])) == 0)
-			return true;
-	}
-	return false;
-}
-
 static void on_changed(struct store_link *link, bool failed)
 {
 	struct lock_store *store = CONTAINER_OF(link, struct lock_store, link);
 
 	if (failed && !store->is_refused) {
-		store->is_refused = is_lasting(link->why);
+		store->is_refused = store_why_is_lasting(link->why);
 		lock_store_print_front(store);
 		fprintf(stderr, "%s%s\n", link->why, store->is_refused ? "" : "; trying again");
 	}
@@ -53,7 +40,7 @@ bool lock_store_look_refused(struct lock_store *store)
 	const char *why = store->link.server.peer.why;
 
 	if (store->is_refused || store->link.cluster || store->link.state != STORE_READY ||
-		!is_lasting(why))
+		!store_why_is_lasting(why))
 		return store->is_refused;
 	store->is_refused = true;
 	lock_store_print_front(store);

@@ -16,17 +16,34 @@ static void wait_to_connect(struct store_link *store)
 	deadline_set(&store->timer, now_ms + backoff_next_ms(&store->backoff), now_ms);
 }
 
+bool store_why_is_lasting(const char *why)
+{
+	static const char *const kinds[] = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "ERR "};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (strncmp(why, kinds[i], strlen(kinds[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* A store that does not answer, and then does not let us in, has two reasons. Some change with each
- * try: the bound is for these. */
+ * try: the bound is for these. One that lasts is told beyond it, once: the others come first where
+ * a store begins again, and somebody has to do something about this one. */
 static bool is_told(struct store_link *store, const char *why)
 {
 	enum { TOLD_MOST = 3 };
+	bool lasts = store_why_is_lasting(why);
 
-	if (store->state == STORE_READY || store->backoff.failures == 0)
+	if (store->state == STORE_READY || store->backoff.failures == 0) {
 		store->told = 0;
-	else if (store->told == TOLD_MOST || strcmp(why, store->why) == 0)
+		store->has_told_lasting = false;
+	} else if (strcmp(why, store->why) == 0 ||
+		   (store->told >= TOLD_MOST && (!lasts || store->has_told_lasting))) {
 		return false;
+	}
 	store->told++;
+	store->has_told_lasting |= lasts;
 	return true;
 }
 

@@ -32,11 +32,12 @@ struct store_link {
 	uint64_t seed;
 	struct deadline timer; /* WAITING: to connect again */
 	struct backoff backoff;
-	char why[256]; /* the last failure */
-	unsigned told; /* of the failures in a row */
+	char why[256];         /* the last failure */
+	unsigned told;         /* of the failures in a row */
+	bool has_told_lasting; /* one of these has a reason that lasts */
 	/* READY has begun or ended, slots have come or gone, or (`why` may be another) it could not
 	 * be had again. `failed`: a failure is to be told, the first of them in a row or one with
-	 * another reason than the one before, three at most. */
+	 * another reason than the one before: three at most, and one that lasts. */
 	void (*changed)(struct store_link *store, bool failed);
 	/* Of a cluster: a node has said so in place of an answer. */
 	void (*redirected)(struct store_link *store, enum redirect_kind kind);
@@ -62,6 +63,10 @@ void store_link_close(struct store_link *store);
 bool store_link_has(const struct store_link *store, uint16_t slot);
 /* And for all slots? */
 bool store_link_has_all(const struct store_link *store);
+
+/* Is it a reason that waiting does not change? A wrong password, a user who may not do this,
+ * another database, a key of somebody else. */
+bool store_why_is_lasting(const char *why);
 
 /* When the oldest call was sent that is not answered, of those for the same primary, or of all;
  * UINT64_MAX: there is none. */

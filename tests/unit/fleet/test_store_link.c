@@ -344,6 +344,26 @@ static void three_failures_in_a_row_are_told_at_most(void **state)
 	assert_int_equal(world.failed, 5);
 }
 
+/* A store that begins again refuses, closes and loads before it says that the password is another:
+ * nobody would do anything about it. */
+static void one_that_waiting_does_not_change_is_told_beyond_them(void **state)
+{
+	static const char *const reasons[] = {"gone", "refused", "LOADING", "WRONGPASS no"};
+
+	(void)state;
+	open_link();
+	for (unsigned i = 0; i < 4; i++) {
+		lose(reasons[i]);
+		run_timer();
+	}
+	assert_int_equal(world.failed, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		lose(reasons[i]);
+		run_timer();
+	}
+	assert_int_equal(world.failed, 4);
+}
+
 static void the_pause_grows_and_begins_anew_when_it_was_ready(void **state)
 {
 	uint64_t longest = 0, first;
@@ -593,6 +613,7 @@ int main(void)
 		TEST(it_is_connected_and_looked_for_again),
 		TEST(a_failure_is_told_once),
 		TEST(three_failures_in_a_row_are_told_at_most),
+		TEST(one_that_waiting_does_not_change_is_told_beyond_them),
 		TEST(the_pause_grows_and_begins_anew_when_it_was_ready),
 		TEST(what_is_silent_is_left),
 		TEST(one_that_is_closed_is_off),
