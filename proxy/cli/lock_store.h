@@ -10,7 +10,7 @@
 #include "fleet/store_link.h"
 #include "loop/loop.h"
 
-/* Locks of commands are remembered for so long. */
+/* Locks of commands are remembered for twice so long. */
 #define LOCK_STORE_KEEP_MS (UINT64_C(24) * 60 * 60 * 1000)
 
 struct lock_store {

@@ -10,10 +10,10 @@
  *    end stays, and may set the lock's value. All of it is done, or nothing.
  *  - A session whose lease has ended continues as long as nobody else has taken the lock.
  *  - It is over when another has taken the lock, when it was released or ended, or when nothing was
- *    heard of it for `keep` after its lease: it uses nothing any more, and does not take the lock
- *    again. By its id and fence it can't use what it lost, as fences only grow; nor can it take the
- *    lock, as a taking names the fence that the lock had at the session's birth (LOCK_BORN_ANY: the
- *    asker has dropped all that it had by earlier fences, and begins again: under a new one, also
+ *    heard of it for twice `keep` after its lease: it uses nothing any more, and does not take the
+ * lock again. By its id and fence it can't use what it lost, as fences only grow; nor can it take
+ * the lock, as a taking names the fence that the lock had at the session's birth (LOCK_BORN_ANY:
+ * the asker has dropped all that it had by earlier fences, and begins again: under a new one, also
  *    if a store that has lost its last writes still names it for one of these).
  *  - Those who share an id and its fence share the session.
  * Leases are only for when nobody answers: no two sessions have uses between each other's, whatever
@@ -75,7 +75,7 @@ struct lock_ask {
 	uint64_t number;
 	uint64_t dropped;  /* of LOCK_BORN_ANY: what it had by fences up to this one is over */
 	uint64_t lease_ms; /* not 0 */
-	uint64_t keep_ms;  /* the lock is remembered for so long after its lease; not 0 */
+	uint64_t keep_ms;  /* the lock is remembered for twice so long after its lease; not 0 */
 	const char *value; /* NULL: it stays as it is */
 	size_t value_len;
 	void (*done)(struct lock_ask *ask, const struct lock_answer *answer);

@@ -16,8 +16,9 @@
 -- lock's value (of take and look), and a newline. The session is - where there is none. The fence of a lock
 -- that is not kept is the time (us).
 --
--- A lock is a hash: session ('' when nobody has it), fence, ends, till, value. It is kept until `till`, which
--- is keep-ms after its lease or more; a session that comes back later is over. The index has the keys of locks with a
+-- A lock is a hash: session ('' when nobody has it), fence, ends, till, value. A session that was born more than
+-- keep-ms ago takes no lock that is not kept. A lock is kept until `till`, twice keep-ms after its lease or more: so
+-- that is right also where the clock is set back by up to keep-ms meanwhile. The index has the keys of locks with a
 -- session, by the time until which they are kept.
 --
 -- The second answers the next cursor (0: that was all) and some keys of the index, each in a line.
@@ -51,8 +52,8 @@ end
 -- The later of two ends stays. Most renewals leave the time until which it is kept as it is.
 local function renew(key, index, lock, ask)
 	lock.ends = math.max(lock.ends, now_ms + ask.lease)
-	if lock.till < lock.ends + ask.keep then
-		lock.till = lock.ends + 2 * ask.keep
+	if lock.till < lock.ends + 2 * ask.keep then
+		lock.till = lock.ends + 3 * ask.keep
 		write(key, lock)
 		redis.call('ZADD', index, text(lock.till), key)
 	else
@@ -100,9 +101,9 @@ local function use(key, index, lock, ask)
 	return holds(lock, ask) and renew(key, index, lock, ask) or OVER
 end
 
--- The fence stays for keep-ms.
+-- The fence stays for twice keep-ms.
 local function free(key, index, lock, ask)
-	lock.session, lock.ends, lock.till = '', 0, now_ms + ask.keep
+	lock.session, lock.ends, lock.till = '', 0, now_ms + 2 * ask.keep
 	write(key, lock)
 	redis.call('ZREM', index, key)
 	return FREE

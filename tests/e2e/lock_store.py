@@ -88,10 +88,10 @@ class Oracle:
         if status == "held":
             self.locks[name] = lock
             lock.ends, lock.value = max(lock.ends, now + lease), value or lock.value
-            if lock.till < lock.ends + keep:
-                lock.till = lock.ends + 2 * keep
+            if lock.till < lock.ends + 2 * keep:
+                lock.till = lock.ends + 3 * keep
         elif status == "free" and verb != "look":
-            lock.session, lock.ends, lock.till = "", 0, now + keep
+            lock.session, lock.ends, lock.till = "", 0, now + 2 * keep
         shown = shown or lock.session or "-"
         return (status, lock.fence, max(0, lock.ends - now), shown, lock.value if verb in ("take", "look") else "")
 
@@ -205,7 +205,7 @@ def once(t):
     equal(ask("end", "", 0)[3], "c", "which was ended")
     equal(ask("take", "c", second)[0], "over", "ended")
     equal(ask("use", "c", third)[0], "over", "ended")
-    store.now += 70_000
+    store.now += 130_000
     equal(ask("take", "c", second)[0], "over", "its taking is not kept any more")
     equal(ask("take", "c", third)[0], "over", "nor is its end")
 
