@@ -28,33 +28,33 @@ bool store_why_is_lasting(const char *why)
 }
 
 /* A store that does not answer, and then does not let us in, has two reasons. Some change with each
- * try: the bound is for these. One that lasts is told beyond it, once: the others come first where
- * a store begins again, and somebody has to do something about this one. */
-static bool is_told(struct store_link *store, const char *why)
+ * try: the bound is for these. One that lasts is reported beyond it, once: a store that starts again
+ * has the others first, and this one needs an operator. */
+static bool is_to_report(struct store_link *store, const char *why)
 {
-	enum { TOLD_MOST = 3 };
+	enum { REPORTED_MOST = 3 };
 	bool lasts = store_why_is_lasting(why);
 
 	if (store->state == STORE_READY || store->backoff.failures == 0) {
-		store->told = 0;
-		store->has_told_lasting = false;
+		store->reported = 0;
+		store->has_reported_lasting = false;
 	} else if (strcmp(why, store->why) == 0 ||
-		   (store->told >= TOLD_MOST && (!lasts || store->has_told_lasting))) {
+		   (store->reported >= REPORTED_MOST && (!lasts || store->has_reported_lasting))) {
 		return false;
 	}
-	store->told++;
-	store->has_told_lasting |= lasts;
+	store->reported++;
+	store->has_reported_lasting |= lasts;
 	return true;
 }
 
 static void lose(struct store_link *store, const char *why)
 {
-	bool told = is_told(store, why);
+	bool reports = is_to_report(store, why);
 
 	snprintf(store->why, sizeof(store->why), "%s", why);
 	store->state = STORE_WAITING;
 	wait_to_connect(store);
-	store->changed(store, told);
+	store->changed(store, reports);
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */

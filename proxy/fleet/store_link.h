@@ -32,12 +32,12 @@ struct store_link {
 	uint64_t seed;
 	struct deadline timer; /* WAITING: to connect again */
 	struct backoff backoff;
-	char why[256];         /* the last failure */
-	unsigned told;         /* of the failures in a row */
-	bool has_told_lasting; /* one of these has a reason that lasts */
+	char why[256];             /* the last failure */
+	unsigned reported;         /* of the failures in a row */
+	bool has_reported_lasting; /* one of these has a reason that lasts */
 	/* READY has begun or ended, slots have come or gone, or (`why` may be another) it could not
-	 * be had again. `failed`: a failure is to be told, the first of them in a row or one with
-	 * another reason than the one before: three at most, and one that lasts. */
+	 * be had again. `failed`: the failure is to be reported: the first in a row, or one with
+	 * another reason than the one before; three at most, and one that lasts. */
 	void (*changed)(struct store_link *store, bool failed);
 	/* Of a cluster: a node has said so in place of an answer. */
 	void (*redirected)(struct store_link *store, enum redirect_kind kind);

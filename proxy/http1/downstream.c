@@ -162,8 +162,7 @@ void downstream_close(struct downstream *d, const char *why)
 		exchange_client_gone(exchange);
 	}
 	d->last = NULL;
-	stream_close(
-		&d->stream); /* now that what its requests held is given back: a peer sees this */
+	stream_close(&d->stream); /* last: its peer may ask again when it sees this */
 	end_connection(d);
 	listener_client_gone(d->client.listener);
 }

@@ -28,8 +28,7 @@ uint64_t loop_read_clock(struct loop *loop)
 	return loop->now_ns;
 }
 
-/* ---- libevent's own words ---------------------------------------------------------------------
- */
+/* ---- libevent's own words -------------------------------------------------------------------- */
 
 static void on_said(int severity, const char *text)
 {

@@ -210,6 +210,22 @@ def once(t):
     equal(ask("take", "c", third)[0], "over", "nor is its end")
 
 
+@test("an id takes a lock once also where the clock is set back when its taking is not kept any more", workers=[1])
+def clock_set_back(t):
+    for keeps in (1, 2):
+        store = Store(t)
+
+        def ask(verb, number):
+            return store.call([(verb, "n", "a", number, 1_000, 60_000, "")])[0]
+
+        birth = ask("look", 0)[1]
+        equal(ask("release", ask("take", birth)[1])[0], "free")
+        store.now += keeps * 60_000
+        ask("look", 0)  # so that the store may forget it
+        store.now -= 2_000
+        equal(ask("take", birth)[0], "over", f"after {keeps} times what was asked")
+
+
 @test("what an id takes again, after it has dropped a fence, has a new one, also if the store still names the id", workers=[1])
 def taken_again(t):
     store = Store(t)

@@ -304,8 +304,9 @@ static void it_is_connected_and_looked_for_again(void **state)
 	assert_int_equal(world.opened, 2);
 }
 
-/* Each failure is reported; one to tell is the first in a row, and one with another reason. */
-static void a_failure_is_told_once(void **state)
+/* `changed` is called for each failure; `failed` is set for the first in a row, and for another
+ * reason. */
+static void a_failure_is_reported_once(void **state)
 {
 	(void)state;
 	open_link();
@@ -325,8 +326,8 @@ static void a_failure_is_told_once(void **state)
 	assert_int_equal(world.failed, 3);
 }
 
-/* Else two that take turns would be told for ever. */
-static void three_failures_in_a_row_are_told_at_most(void **state)
+/* Else two that alternate would be reported without an end. */
+static void three_failures_in_a_row_are_reported_at_most(void **state)
 {
 	(void)state;
 	open_link();
@@ -346,7 +347,7 @@ static void three_failures_in_a_row_are_told_at_most(void **state)
 
 /* A store that begins again refuses, closes and loads before it says that the password is another:
  * nobody would do anything about it. */
-static void one_that_waiting_does_not_change_is_told_beyond_them(void **state)
+static void one_that_waiting_does_not_change_is_reported_beyond_them(void **state)
 {
 	static const char *const reasons[] = {"gone", "refused", "LOADING", "WRONGPASS no"};
 
@@ -611,9 +612,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(it_is_connected_and_looked_for_again),
-		TEST(a_failure_is_told_once),
-		TEST(three_failures_in_a_row_are_told_at_most),
-		TEST(one_that_waiting_does_not_change_is_told_beyond_them),
+		TEST(a_failure_is_reported_once),
+		TEST(three_failures_in_a_row_are_reported_at_most),
+		TEST(one_that_waiting_does_not_change_is_reported_beyond_them),
 		TEST(the_pause_grows_and_begins_anew_when_it_was_ready),
 		TEST(what_is_silent_is_left),
 		TEST(one_that_is_closed_is_off),

@@ -95,8 +95,7 @@ static void a_cancelled_one_is_not_heard(void **state)
 	loop_end(&loop);
 }
 
-/* ---- files that change, or can't be read ------------------------------------------------------
- */
+/* ---- files that change, or can't be read ----------------------------------------------------- */
 
 struct place {
 	char folder[32], servers[64], hosts[64];
@@ -231,8 +230,7 @@ static void a_look_up_under_way_outlives_a_change(void **state)
 	close(server);
 }
 
-/* ---- memory that libevent gives back is spoilt, and kept until the end ------------------------
- */
+/* ---- memory that libevent gives back is spoilt, and kept until the end ----------------------- */
 
 struct buried {
 	struct buried *next;
