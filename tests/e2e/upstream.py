@@ -325,10 +325,7 @@ def signalled_at_start(t):
     names = SilentNames(t, "127.0.0.78")
     if names.refused:
         t.skip(f"no name server can be played: {names.refused}")
-    plain = t.sluice(to("api.test:80"), command=[*names.command, BINARY])
-    path = plain.ini_path
-    plain.terminate()
-    equal(plain.wait(), 0, "exit status")
+    path = t.file("named.ini", "[listener main]\nbind = unix:" + t.path("socket") + "\n" + to("api.test:80"))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         with t.point(f"{number.name} is taken when there are workers"):
             names.forget_questions()

@@ -10,8 +10,8 @@ SIZE = 6
 
 
 class CountingOrigin:
-    """Answers each request after `hold` seconds, while `go` is set. Counts those in flight by the node that sent them (X-Node), and the
-    most at once since `begin`, without those of nodes that are dead."""
+    """Answers each request after `hold` seconds, while `go` is set. Counts those in flight by the node that sent them
+    (X-Node), and the most at once since `begin`, without those of nodes that are dead."""
 
     def __init__(self, t, hold=0.05):
         self.hold, self.go = hold, t.event()

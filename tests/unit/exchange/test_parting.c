@@ -8,14 +8,22 @@
 #include "http/problem.h"
 #include "site/spare.h"
 
+/* A request of an owned session that has been sent, under the fence 5. */
+static struct exchange *begin_held(struct stage **stage, const char *request)
+{
+	*stage = begin(&forwards);
+	struct exchange *x = stage_ask(*stage, request);
+	held(*stage, 5);
+	return x;
+}
+
 /* Our system would send it in its own time, behind what the next owner has sent. */
 static void what_has_not_arrived_ends_with_the_lease(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, GET);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, GET);
 
 	(void)state;
-	held(stage, 5);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	lapse(stage);
 	assert_has(stage_client_got(stage), "HTTP/1.1 502 ");
@@ -25,11 +33,10 @@ static void what_has_not_arrived_ends_with_the_lease(void **state)
 
 static void nor_does_it_outlive_the_news_of_another_owner(void **state)
 {
-	struct stage *stage = begin(&forwards);
+	struct stage *stage;
 
 	(void)state;
-	stage_ask(stage, GET);
-	held(stage, 5);
+	begin_held(&stage, GET);
 	hear_of_another(stage);
 	assert_has(stage_client_got(stage), "HTTP/1.1 502 ");
 	assert_discarded(stage);
@@ -39,10 +46,9 @@ static void nor_does_it_outlive_the_news_of_another_owner(void **state)
 /* Its client has left, and its answer is read on for the order's sake. */
 static struct stage *begin_left(void)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, POST);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, POST);
 
-	held(stage, 5);
 	stage->client.client.first = NULL;
 	exchange_client_gone(x);
 	assert_ptr_equal(stage->worker->orphans, x);
@@ -63,11 +69,10 @@ static void nor_does_one_whose_client_has_left(void **state)
 /* Its server has begun to answer, and has not taken it all yet. */
 static void nor_does_one_that_is_being_answered(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, POST);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, POST);
 
 	(void)state;
-	held(stage, 5);
 	flight_answer(stage, x, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfirst");
 	stage->client.client.first = NULL;
 	exchange_client_gone(x);
@@ -92,11 +97,10 @@ static void nor_does_that_outlive_the_news(void **state)
 /* One that was closed before: the session stays in use until what it was sent has arrived. */
 static void nor_does_a_connection_that_was_closed(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, GET);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, GET);
 
 	(void)state;
-	held(stage, 5);
 	struct owner_session *session = x->owner.use.session;
 	exchange_drop_connection(x);
 	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
@@ -113,11 +117,10 @@ static void nor_does_a_connection_that_was_closed(void **state)
 /* Its server has answered all that it will, and reads on. */
 static void one_whose_server_has_ended_its_output_arrives(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, GET);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, GET);
 
 	(void)state;
-	held(stage, 5);
 	memory_peer_end_unheard(stage->servers[0].wire);
 	exchange_drop_connection(x);
 	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
@@ -130,11 +133,10 @@ static void one_whose_server_has_ended_its_output_arrives(void **state)
 /* One that is reset takes no more. */
 static void one_that_its_server_resets_is_forgotten(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, GET);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, GET);
 
 	(void)state;
-	held(stage, 5);
 	exchange_drop_connection(x);
 	assert_non_null(stage->worker->fleet.partings);
 	memory_peer_reset(stage->servers[0].wire);
@@ -148,11 +150,10 @@ static void one_that_its_server_resets_is_forgotten(void **state)
  * leaves on that connection. */
 static void one_that_is_answered_early_does_not_go_to_others(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, POST);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, POST);
 
 	(void)state;
-	held(stage, 5);
 	struct owner_session *session = x->owner.use.session;
 	flight_answer(stage, x, DONE);
 	assert_has(stage_client_got(stage), "HTTP/1.1 200 ");
@@ -186,11 +187,10 @@ static void one_with_a_long_head_that_is_answered_early_does_not_either(void **s
 
 static void one_that_has_arrived_leaves_its_connection_to_others(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, POST);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, POST);
 
 	(void)state;
-	held(stage, 5);
 	assert_has(stage_server_got(stage, 0), "\r\n\r\nab");
 	flight_answer(stage, x, DONE);
 	assert_has(stage_client_got(stage), "HTTP/1.1 200 ");
@@ -202,11 +202,10 @@ static void one_that_has_arrived_leaves_its_connection_to_others(void **state)
 /* There may be only so many. */
 static void one_too_many_is_discarded(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, GET);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, GET);
 
 	(void)state;
-	held(stage, 5);
 	stage->worker->fleet.parting_count = PARTINGS_MOST;
 	exchange_drop_connection(x);
 	assert_null(stage->worker->fleet.partings);
@@ -218,11 +217,10 @@ static void one_too_many_is_discarded(void **state)
 /* Nor do they keep their descriptors from others. */
 static void one_gives_way_to_what_lacks_a_descriptor(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, GET);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, GET);
 
 	(void)state;
-	held(stage, 5);
 	exchange_drop_connection(x);
 	assert_non_null(stage->worker->fleet.partings);
 	assert_true(spare_own(stage->worker));
@@ -235,11 +233,10 @@ static void one_gives_way_to_what_lacks_a_descriptor(void **state)
 /* Closed, it stays no longer than until it has arrived. */
 static void one_that_was_closed_and_has_arrived_is_forgotten(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, GET);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, GET);
 
 	(void)state;
-	held(stage, 5);
 	assert_has(stage_server_got(stage, 0), "\r\nSluice-Fence: 5\r\n");
 	exchange_drop_connection(x);
 	assert_null(stage->worker->fleet.partings);
@@ -249,11 +246,10 @@ static void one_that_was_closed_and_has_arrived_is_forgotten(void **state)
 
 static void what_has_arrived_does_not(void **state)
 {
-	struct stage *stage = begin(&forwards);
-	struct exchange *x = stage_ask(stage, GET);
+	struct stage *stage;
+	struct exchange *x = begin_held(&stage, GET);
 
 	(void)state;
-	held(stage, 5);
 	assert_has(stage_server_got(stage, 0), "\r\nSluice-Fence: 5\r\n");
 	lapse(stage);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
