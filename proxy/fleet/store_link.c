@@ -28,8 +28,8 @@ bool store_why_is_lasting(const char *why)
 }
 
 /* A store that does not answer, and then does not let us in, has two reasons. Some change with each
- * try: the bound is for these. One that lasts is reported beyond it, once: a store that starts again
- * has the others first, and this one needs an operator. */
+ * try: the bound is for these. One that lasts is reported beyond it, once: a store that starts
+ * again has the others first, and this one needs an operator. */
 static bool is_to_report(struct store_link *store, const char *why)
 {
 	enum { REPORTED_MOST = 3 };
