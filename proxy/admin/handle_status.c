@@ -348,14 +348,16 @@ static void put_probes(struct page *page, const struct relay *relay)
 /* What is kept of bodies, and how often there was no room for more. */
 static void put_buffering(struct page *page, const struct spool_store *store)
 {
-	static const char *const uses[SPOOL_USES] = {
-		[SPOOL_REQUEST] = "request", [SPOOL_RESPONSE] = "response"};
+	static const char *const uses[SPOOL_USES] = {[SPOOL_REQUEST] = "request",
+		[SPOOL_RESPONSE] = "response",
+		[SPOOL_GATEWAY] = "gateway"};
 	static const char *const bounds[STORE_BOUNDS] = {
 		[STORE_MEMORY] = "memory", [STORE_DISK] = "disk", [STORE_FILES] = "files"};
 	const char *name = "sluice_buffered_bytes";
 
 	exposition_family(page->out, page->format, name, false,
-		"Bytes that request_buffering and response_buffering use in memory and on disk.");
+		"Bytes that request_buffering, response_buffering and answers for gateways use "
+		"in memory and on disk.");
 	for (int use = 0; use < SPOOL_USES; use++) {
 		const char *const memory[] = {"body", uses[use], "in", "memory", NULL};
 		const char *const file[] = {"body", uses[use], "in", "file", NULL};

@@ -75,8 +75,8 @@ const struct option options_sluice[] = {
 	{"socket_gather_total_bytes", &type_size64, LIVE, AT(totals.socket_gather_bytes), .fallback = "256M",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Maximum memory of messages of the clients of all WebSockets until they "
-			"are complete and passed on, 0 for no bound; a socket that needs more is "
-			"closed with 1013."},
+			"are complete and passed on, 0 for no bound; a socket that needs more than "
+			"4 kB beyond it is closed with 1013."},
 	{"channels", &type_count64, LIVE, AT(totals.channels), .fallback = "1M", BETWEEN(1, 1000 * MILLION),
 		.help = "Maximum number of channels to which WebSockets are subscribed; "
 			"subscriptions to further ones are refused."},
@@ -96,7 +96,8 @@ const struct option options_sluice[] = {
 	{"buffering_memory", &type_size64, LIVE, AT(body_store.memory_bytes), .fallback = "64M",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Maximum memory in which request_buffering and response_buffering keep "
-			"all bodies together; beyond it bodies are kept in files."},
+			"all bodies together; beyond it bodies are kept in files. Responses to "
+			"gateways have as much of their own, at least 16M."},
 	{"buffering_disk", &type_size64, LIVE, AT(body_store.disk_bytes), .fallback = "1G",
 		BETWEEN(0, 1ULL << 50), .flags = OPTION_SIZE,
 		.help = "Maximum size of all files in which bodies are kept, 0 for no files. When "

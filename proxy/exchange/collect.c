@@ -12,10 +12,25 @@
 /* Reads of one body in a row, so that other connections get their turn. */
 #define TURNS 16
 
-static void fail(struct exchange *x, unsigned status, const char *why)
+static void fail(struct exchange *x, const char *why)
 {
 	account_upstream_failure(x);
-	exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+	exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
+}
+
+/* A shortage here is no failure of the server. */
+static void lack_memory(struct exchange *x)
+{
+	exchange_reply(x, 503, "no memory", 1000);
+}
+
+/* By the spool's own bound, or by that of all of them? */
+static void spool_is_full(struct exchange *x)
+{
+	if (spool_space(x->down.spool) == 0)
+		fail(x, "answer too large");
+	else
+		lack_memory(x);
 }
 
 bool collect_begin(struct exchange *x)
@@ -26,9 +41,9 @@ bool collect_begin(struct exchange *x)
 		return false;
 	pump_begin(down);
 	down->spool = spool_new(&x->worker->node->store,
-		(struct spool_limits){x->route->websocket.gateway.answer_bytes, 0, SPOOL_RESPONSE});
+		(struct spool_limits){x->route->websocket.gateway.answer_bytes, 0, SPOOL_GATEWAY});
 	if (!down->spool) {
-		exchange_reply(x, 503, "no memory", 1000);
+		lack_memory(x);
 		return true;
 	}
 	server_open_response(x->connection, down);
@@ -52,19 +67,21 @@ void collect_run(struct exchange *x)
 	case PUMP_WANTS_READ:
 		respond_await_more(x);
 		break;
-	case PUMP_WANTS_WRITE: /* the spool is full */
+	case PUMP_WANTS_WRITE:
+		spool_is_full(x);
+		break;
 	case PUMP_TOO_LARGE:
-		fail(x, 502, "answer too large");
+		fail(x, "answer too large");
 		break;
 	case PUMP_SOURCE_ENDED:
 	case PUMP_SOURCE_BROKEN:
 		server_failed(x->server, "response cut short", worker_now_ms(x->worker));
-		fail(x, 502, "response cut short");
+		fail(x, "response cut short");
 		break;
 	case PUMP_SINK_FAILED:
 	case PUMP_NO_MEMORY:
 	case PUMP_SPOOL_FAILED:
-		fail(x, 503, "no memory");
+		lack_memory(x);
 		break;
 	}
 }

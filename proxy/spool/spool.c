@@ -128,6 +128,22 @@ static bool add_piece(struct spool *spool, size_t bytes)
 	return true;
 }
 
+/* `*bytes` for a piece, or fewer. A short answer for a gateway has room whatever others hold: there
+ * are at most as many as sockets, each of which holds more. */
+static bool take_memory(struct spool *spool, size_t *bytes)
+{
+	enum spool_use use = spool->limits.use;
+
+	if (store_take_memory(spool->store, use, *bytes))
+		return true;
+	note_refused(spool, STORE_MEMORY);
+	if (use != SPOOL_GATEWAY || spool->first)
+		return false;
+	*bytes = PIECE_LEAST;
+	store_force_memory(spool->store, use, *bytes);
+	return true;
+}
+
 static size_t memory_room(struct spool *spool, size_t wanted)
 {
 	size_t bytes = PIECE_LEAST;
@@ -141,10 +157,8 @@ static size_t memory_room(struct spool *spool, size_t wanted)
 	if (!spool->last || spool->last->end == spool->last->capacity) {
 		while (bytes < wanted + sizeof(struct piece) && bytes < PIECE_MOST)
 			bytes *= 2;
-		if (!store_take_memory(spool->store, spool->limits.use, bytes)) {
-			note_refused(spool, STORE_MEMORY);
+		if (!take_memory(spool, &bytes))
 			return 0;
-		}
 		if (!add_piece(spool, bytes)) {
 			store_give_memory(spool->store, spool->limits.use, bytes);
 			return 0;

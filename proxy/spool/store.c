@@ -30,8 +30,11 @@ void store_end(struct spool_store *store)
 
 void store_set_bounds(struct spool_store *store, uint64_t memory_max, uint64_t disk_max)
 {
+	uint64_t gateway_max = memory_max > STORE_GATEWAY_LEAST ? memory_max : STORE_GATEWAY_LEAST;
+
 	/* relaxed, here and below: numbers that publish nothing */
 	atomic_store_explicit(&store->memory_max, memory_max, memory_order_relaxed);
+	atomic_store_explicit(&store->gateway_max, gateway_max, memory_order_relaxed);
 	atomic_store_explicit(&store->disk_max, disk_max, memory_order_relaxed);
 }
 
@@ -47,8 +50,12 @@ static bool take(_Atomic uint64_t *used, uint64_t most, uint64_t bytes)
 
 bool store_take_memory(struct spool_store *store, enum spool_use use, uint64_t bytes)
 {
-	uint64_t most = atomic_load_explicit(&store->memory_max, memory_order_relaxed);
+	bool is_gateway = use == SPOOL_GATEWAY;
+	uint64_t most = atomic_load_explicit(
+		is_gateway ? &store->gateway_max : &store->memory_max, memory_order_relaxed);
 
+	if (is_gateway)
+		return take(&store->uses[use].memory, most, bytes);
 	if (!take(&store->memory, most, bytes))
 		return false;
 	atomic_fetch_add_explicit(&store->uses[use].memory, bytes, memory_order_relaxed);
@@ -57,13 +64,15 @@ bool store_take_memory(struct spool_store *store, enum spool_use use, uint64_t b
 
 void store_force_memory(struct spool_store *store, enum spool_use use, uint64_t bytes)
 {
-	atomic_fetch_add_explicit(&store->memory, bytes, memory_order_relaxed);
+	if (use != SPOOL_GATEWAY)
+		atomic_fetch_add_explicit(&store->memory, bytes, memory_order_relaxed);
 	atomic_fetch_add_explicit(&store->uses[use].memory, bytes, memory_order_relaxed);
 }
 
 void store_give_memory(struct spool_store *store, enum spool_use use, uint64_t bytes)
 {
-	atomic_fetch_sub_explicit(&store->memory, bytes, memory_order_relaxed);
+	if (use != SPOOL_GATEWAY)
+		atomic_fetch_sub_explicit(&store->memory, bytes, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&store->uses[use].memory, bytes, memory_order_relaxed);
 }
 

@@ -14,18 +14,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The bounds of a spool. */
-enum spool_use { SPOOL_REQUEST, SPOOL_RESPONSE, SPOOL_USES };
+/* The purpose of a spool. Spools of GATEWAY have memory of their own, as a gateway's socket ends
+ * without its answers, and bodies that fill the rest can pass more slowly instead. */
+enum spool_use { SPOOL_REQUEST, SPOOL_RESPONSE, SPOOL_GATEWAY, SPOOL_USES };
+
+/* Answers for gateways have as much memory as all bodies together, and at least so many bytes. */
+#define STORE_GATEWAY_LEAST (16 * 1024 * 1024ULL)
 
 /* Why a spool got no more room: one of these is at its bound, or the disk is full. */
 enum store_bound { STORE_MEMORY, STORE_DISK, STORE_FILES, STORE_BOUNDS };
 
 struct spool_store {
-	_Atomic uint64_t memory_max, disk_max; /* bytes; changed by store_set_bounds at any time */
-	unsigned files_max;                    /* set before the first file is opened */
-	char *folder;                          /* NULL: no files */
+	/* bytes; changed by store_set_bounds at any time */
+	_Atomic uint64_t memory_max, gateway_max, disk_max;
+	unsigned files_max; /* set before the first file is opened */
+	char *folder;       /* NULL: no files */
 
-	_Atomic uint64_t memory, disk; /* bytes that spools hold now */
+	_Atomic uint64_t memory, disk; /* bytes that spools hold now, but those of GATEWAY */
 	struct {
 		_Atomic uint64_t memory, disk; /* the part of spools of this use */
 		_Atomic uint64_t filled;       /* spools of it that reached their own limits */
@@ -47,7 +52,8 @@ void store_set_bounds(struct spool_store *store, uint64_t memory_max, uint64_t d
 
 /* False when so many bytes are not left. */
 bool store_take_memory(struct spool_store *store, enum spool_use use, uint64_t bytes);
-/* Takes them even if that exceeds the bound: for what is read back from a file. */
+/* Takes them even if that exceeds the bound: for what is read back from a file, and for the first
+ * bytes of an answer for a gateway. */
 void store_force_memory(struct spool_store *store, enum spool_use use, uint64_t bytes);
 void store_give_memory(struct spool_store *store, enum spool_use use, uint64_t bytes);
 

@@ -219,6 +219,9 @@ void gateway_end_message(struct exchange *message, const char *why);
 /* A message, or an event of our own, has failed, and is over: the server is gone as far as the
  * socket goes, which has not ended. */
 void gateway_fail(struct gateway *gateway, bool was_event, const char *why);
+/* The same for an answer that there is no memory for: the client is to try again (1013). The server
+ * hears of the end. */
+void gateway_lack_memory(struct gateway *gateway, bool was_event, const char *why);
 
 /* ---- gateway_answer.c ------------------------------------------------------------------------ */
 

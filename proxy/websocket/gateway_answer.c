@@ -393,17 +393,20 @@ void gateway_take_answer(struct exchange *x)
 	bool is_close = gateway->close_is_queued && x->tunnel.tells_end;
 	struct slice content = SLICE_NONE;
 	char *bytes = gateway_content(x, &content);
-	const char *fault = bytes ? gateway->answer_fault : "no memory";
+	const char *fault = gateway->answer_fault;
 
-	if (!fault && !gateway_is_well_formed(content, false))
+	if (bytes && !fault && !gateway_is_well_formed(content, false))
 		fault = "malformed answer";
-	if (!fault) {
+	if (bytes && !fault) {
 		gateway_pass_answer(gateway, x, bytes, content);
 		return;
 	}
+	bool has_memory = bytes != NULL;
 	free(bytes);
-	gateway_end_message(x, fault);
-	if (gateway->socket)
+	gateway_end_message(x, has_memory ? fault : "no memory");
+	if (gateway->socket && !has_memory)
+		gateway_lack_memory(gateway, is_event, "no memory");
+	else if (gateway->socket)
 		gateway_fail(gateway, is_event, fault);
 	if (is_close)
 		close_is_answered(gateway);

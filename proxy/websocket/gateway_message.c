@@ -387,6 +387,15 @@ void gateway_fail(struct gateway *gateway, bool was_event, const char *why)
 	socket_server_gone(gateway->socket, why);
 }
 
+void gateway_lack_memory(struct gateway *gateway, bool was_event, const char *why)
+{
+	struct websocket *socket = gateway->socket;
+
+	if (!was_event || !socket->closing.begun || socket_has_messages(socket))
+		socket_close_failed(socket, CLOSE_TRY_AGAIN, slice_of(why), why);
+	socket_server_gone(socket, why);
+}
+
 /* One that waits for its turn, perhaps for a second try, is turned away by a limit or the queue: no
  * server is gone by that. */
 void gateway_refuse(struct client *client, struct exchange *x, unsigned status, const char *why,
@@ -398,6 +407,7 @@ void gateway_refuse(struct client *client, struct exchange *x, unsigned status, 
 	bool was_tried = x->tunnel.is_composed && !exchange_waits_for_turn(x);
 	bool is_needless = is_keep_alive(x) && !was_tried;
 	bool is_turned_away = !was_tried && !is_event;
+	bool is_answered = status == 503 && x->attempt.left; /* there was no room for the answer */
 	bool is_dropped = is_turned_away && socket && socket_drops_message(socket, x, status);
 	unsigned count = 1 + count_riders(x);
 
@@ -409,6 +419,8 @@ void gateway_refuse(struct client *client, struct exchange *x, unsigned status, 
 		return;
 	if (gateway_is_over(gateway))
 		socket_session_over(socket);
+	else if (is_answered)
+		gateway_lack_memory(gateway, is_event, why);
 	else if (!is_turned_away)
 		gateway_fail(gateway, is_event, why);
 	else

@@ -9,6 +9,10 @@
 /* What a short one holds where it rests is a multiple of this. */
 #define REST_BYTES 1024
 
+/* So much each socket may hold whatever others do, as it costs no more than the socket itself:
+ * otherwise, a few clients that never finish long messages would close everyone else's sockets. */
+#define OWN_BYTES 4096
+
 #define WHY "too many unfinished messages"
 
 /* In the node's sum. False: there is no room for it, and nothing has changed. */
@@ -22,7 +26,7 @@ static bool count(struct websocket *socket, uint64_t bytes)
 		uint64_t most = atomic_load_explicit(&all->most, memory_order_relaxed);
 		uint64_t before =
 			atomic_fetch_add_explicit(&all->bytes, more, memory_order_relaxed);
-		if (most > 0 && (before >= most || more > most - before)) {
+		if (most > 0 && bytes > OWN_BYTES && (before >= most || more > most - before)) {
 			atomic_fetch_sub_explicit(&all->bytes, more, memory_order_relaxed);
 			return false;
 		}
@@ -61,6 +65,8 @@ static bool make_room(struct websocket *socket, size_t bytes)
 	struct buffer *message = &socket->message;
 	size_t room = bytes > 2ul * message->capacity ? bytes : 2ul * message->capacity;
 
+	if (bytes <= OWN_BYTES && room > OWN_BYTES)
+		room = OWN_BYTES;
 	if (!count(socket, held(socket, room))) {
 		give_up(socket);
 		return false;

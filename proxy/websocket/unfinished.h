@@ -2,7 +2,8 @@
  * A client's message is gathered as it comes. The memory of messages whose end has not come, or
  * that wait for their turn, is counted over all sockets of the node and has a bound
  * (socket_gather_total_bytes): each may be as long as max_message_size, and costs its sender
- * little. The queue's bounds are not enough: what a limit delays has had its turn there.
+ * little. 4 kB of each socket are counted, and never refused. The queue's bounds are not enough:
+ * what a limit delays has had its turn there.
  *
  *   unfinished_add ... unfinished_add, its last byte --> the message's exchange
  *                 `------------------------------------> unfinished_rest, when the socket reads no

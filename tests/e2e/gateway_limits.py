@@ -5,6 +5,7 @@ import time
 
 from lib import websocket as ws
 from lib.admin import value, with_admin
+from lib.client import request_bytes
 from lib.gateway import Backend
 from lib.one_budget import OneBudget
 from lib.process import until
@@ -43,6 +44,29 @@ class Held(Backend):
 
 def messages_of(backend):
     return [what for what in backend.log.all() if isinstance(what, str)]
+
+
+# ---- memory that others fill -----------------------------------------------------------------------
+
+@test("unfinished uploads that fill buffering_memory close no socket, and refuse no handshake")
+def uploads_of_others(t):
+    backend = Backend()
+    sluice, admin = with_admin(t, to(
+        t.origin(backend), route="websocket = gateway\nrequest_buffering = 100k"),
+        settings="buffering_memory = 1M\nbuffering_disk = 0")
+    socket = open_socket(t, sluice)
+    socket.send("before")
+    equal(socket.message(), "before")
+    uploads = [t.client(sluice) for _ in range(24)]
+    for upload in uploads:
+        upload.send(request_bytes("/upload", method="POST", fields=[("Content-Length", "70000")]) + b"x" * 65000)
+    until(lambda: value(admin.metrics()[1], "sluice_buffering_refused_total", bound="memory"), "the memory is full")
+    for size in (10, 60000):
+        socket.send("y" * size)
+        equal(socket.message(), "y" * size)
+    other = open_socket(t, sluice)
+    other.send("welcome")
+    equal(other.message(), "welcome")
 
 
 # ---- limits --------------------------------------------------------------------------------------

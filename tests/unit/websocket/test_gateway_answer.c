@@ -84,6 +84,85 @@ static void keep_alive_interval(void **state)
 	}
 }
 
+/* ---- its memory ------------------------------------------------------------------------------ */
+
+/* All memory for answers is in use. */
+static void fill_memory(void)
+{
+	struct spool_store *store = &o.stage->relay.node.store;
+
+	atomic_fetch_add(&store->uses[SPOOL_GATEWAY].memory, store->gateway_max);
+	atomic_fetch_add(&store->memory, store->memory_max);
+}
+
+static void free_memory(void)
+{
+	struct spool_store *store = &o.stage->relay.node.store;
+
+	atomic_fetch_sub(&store->uses[SPOOL_GATEWAY].memory, store->gateway_max);
+	atomic_fetch_sub(&store->memory, store->memory_max);
+}
+
+static const char *long_events(unsigned bytes)
+{
+	static char events[20100];
+
+	snprintf(events, sizeof(events), "TEXT %x\r\n%0*d\r\n", bytes, (int)bytes, 0);
+	return events;
+}
+
+/* A short answer always fits; a long one is an overload, and not the server's fault. It hears of
+ * the end. */
+static void there_is_no_memory_for_it(void **state)
+{
+	(void)state;
+	begin();
+	fill_memory();
+	say("x");
+	request_got();
+	answer("TEXT 5\r\nshort\r\n");
+	assert_string_equal(opened_to_client(&o), "text(short) ");
+	say("x");
+	request_got();
+	answer(long_events(20000));
+	assert_string_equal(opened_to_client(&o), "close(1013 no memory) ");
+	opened_client_closes(&o, 1013, "");
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	answer("");
+	assert_int_equal(opened_count(&o, STATS_UPSTREAM_FAILURES), 0);
+	assert_false(gateway_is_left());
+	free_memory();
+	end();
+}
+
+static void there_is_no_memory_for_that_to_a_handshake(void **state)
+{
+	static char events[20200];
+
+	(void)state;
+	ask();
+	fill_memory();
+	snprintf(events, sizeof(events), "OPEN\r\n%s", long_events(20000));
+	answer(events);
+	assert_has(connected_got(&o.c), "HTTP/1.1 503 ");
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	free_memory();
+	end();
+}
+
+/* Its size has a bound of its own, which is the server's fault. */
+static void it_is_too_large(void **state)
+{
+	static const struct stage_conf small = {.route = ROUTE "gateway_answer_size = 1k\n"};
+
+	(void)state;
+	begin_on(&small, "", "OPEN\r\n");
+	say("x");
+	answer(long_events(2000));
+	assert_string_equal(opened_to_client(&o), "close(1011 answer too large) ");
+	end();
+}
+
 /* ---- its events ------------------------------------------------------------------------------ */
 
 /* What is in a control frame fits one (RFC 6455 section 5.5), or the answer is none. */
@@ -187,6 +266,9 @@ int main(void)
 		cmocka_unit_test(the_prefix_says_whose_it_is),
 		cmocka_unit_test(the_longest_prefix),
 		cmocka_unit_test(keep_alive_interval),
+		cmocka_unit_test(there_is_no_memory_for_it),
+		cmocka_unit_test(there_is_no_memory_for_that_to_a_handshake),
+		cmocka_unit_test(it_is_too_large),
 		cmocka_unit_test(the_longest_control_frame),
 		cmocka_unit_test(codes_and_reasons),
 		cmocka_unit_test(nothing_behind_its_close),
