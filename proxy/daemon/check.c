@@ -193,7 +193,7 @@ static void on_event(struct stream *stream)
 		else if (stream->writable)
 			send_probe(check);
 	}
-	while (stream->open && check->sent && stream->readable)
+	while (stream->open && check->sent && stream_may_have_more(stream))
 		read_answer(check);
 }
 
@@ -382,6 +382,7 @@ void checks_free(struct checks *checks)
 	if (!checks)
 		return;
 	checks_commit(checks, NULL);
+	stream_loop_end(&checks->streams);
 	free(checks);
 }
 

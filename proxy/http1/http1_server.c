@@ -14,6 +14,7 @@ struct http1_server {
 	struct buffer in;
 	struct flow out;
 	struct http_parser parser;
+	bool reads_on;    /* the head read last was an interim one: another is to follow */
 	bool is_doubtful; /* a head had to be guessed at (http/lenient.h): not to be used again */
 };
 
@@ -31,11 +32,18 @@ static const struct http1_server *as_server(const struct server_connection *conn
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-static void expect_head(struct server_connection *connection, struct http_head *response)
+static void begin_head(struct server_connection *connection, struct http_head *response)
 {
 	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
 
 	http_parser_begin_response(&server_of(connection)->parser, response, &limits);
+}
+
+/* The next one: that before was an interim response. */
+static void expect_head(struct server_connection *connection, struct http_head *response)
+{
+	server_of(connection)->reads_on = true;
+	begin_head(connection, response);
 }
 
 static void open_request(
@@ -44,8 +52,9 @@ static void open_request(
 	up->sink = &connection->stream;
 	up->flow = &server_of(connection)->out;
 	up->encoder.chunked = up->decoder.body == HTTP_BODY_CHUNKED;
+	server_of(connection)->reads_on = false;
 	if (response)
-		expect_head(connection, response);
+		begin_head(connection, response);
 }
 
 static bool write_request(struct server_connection *connection, struct exchange *exchange)
@@ -98,9 +107,9 @@ static enum server_head read_more(struct http1_server *server)
 {
 	struct stream *stream = &server->connection.stream;
 	struct buffer *in = &server->in;
-	bool within_head = has_input(server);
+	bool lacks_rest = server->reads_on || has_input(server);
 
-	if (!(within_head ? stream_may_have_more(stream) : stream->readable) && !stream->read_ended)
+	if (!(lacks_rest ? stream_may_have_more(stream) : stream->readable) && !stream->read_ended)
 		return SERVER_HEAD_NONE;
 	if (!make_room(server))
 		return SERVER_HEAD_NO_MEMORY;

@@ -39,10 +39,8 @@ static enum stream_result socket_read(struct stream *stream, struct buffer *buff
 	if (n > 0) {
 		buffer->end += (uint32_t)n;
 		stream->received += (size_t)n;
-		if ((size_t)n < room && !stream->peer_closed) {
-			stream->readable = false;
-			stream->unsure = true;
-		}
+		if ((size_t)n < room && !stream->peer_closed)
+			stream_note_short(stream);
 		return STREAM_OK;
 	}
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {

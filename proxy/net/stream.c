@@ -28,6 +28,65 @@ static void wake_yielded(struct stream_loop *streams)
 	}
 }
 
+/* ---- short reads ----------------------------------------------------------------------------- */
+
+static void leave_doubtful(struct stream *stream)
+{
+	if (!stream->doubtful_at)
+		return;
+	*stream->doubtful_at = stream->next_doubtful;
+	if (stream->next_doubtful)
+		stream->next_doubtful->doubtful_at = stream->doubtful_at;
+	stream->doubtful_at = NULL;
+}
+
+static void look_soon(struct stream_loop *loop)
+{
+	uint64_t now_ms = loop_now_ms(loop->loop);
+
+	deadline_set(&loop->look, now_ms + loop->look_ms, now_ms);
+}
+
+void stream_note_short(struct stream *stream)
+{
+	struct stream_loop *loop = stream->loop;
+
+	stream->readable = false;
+	stream->unsure = true;
+	stream->looks = loop->looks;
+	if (stream->doubtful_at)
+		return;
+	if (!loop->doubtful)
+		look_soon(loop);
+	stream->next_doubtful = loop->doubtful;
+	if (loop->doubtful)
+		loop->doubtful->doubtful_at = &stream->next_doubtful;
+	stream->doubtful_at = &loop->doubtful;
+	loop->doubtful = stream;
+}
+
+/* One that was read since the last look is busy: it stays for the next. */
+static void look(struct deadline *deadline)
+{
+	struct stream_loop *loop = CONTAINER_OF(deadline, struct stream_loop, look);
+	struct stream *next;
+
+	for (struct stream *stream = loop->doubtful; stream; stream = next) {
+		next = stream->next_doubtful;
+		if (stream->unsure && stream->looks == loop->looks)
+			continue;
+		leave_doubtful(stream);
+		if (stream->unsure && stream_has_input(stream))
+			stream_expect_input(stream);
+		stream->unsure = false;
+	}
+	loop->looks++;
+	if (loop->doubtful)
+		look_soon(loop);
+}
+
+/* ---- its loop -------------------------------------------------------------------------------- */
+
 static bool run_stage(struct loop_stage *stage)
 {
 	struct stream_loop *loop = CONTAINER_OF(stage, struct stream_loop, stage);
@@ -45,8 +104,15 @@ void stream_loop_init(struct stream_loop *streams, struct loop *loop)
 		.end = &streams->first,
 		.yielded_end = &streams->yielded,
 		.turn = loop->turn,
+		.look_ms = STREAM_LOOK_MS,
 	};
+	deadline_init(&streams->look, loop->base, look);
 	loop_add_stage(loop, LOOP_READ, &streams->stage);
+}
+
+void stream_loop_end(struct stream_loop *streams)
+{
+	deadline_end(&streams->look);
 }
 
 void stream_wake(struct stream *stream)
@@ -157,6 +223,7 @@ void stream_close(struct stream *stream)
 	if (!stream->open)
 		return;
 	leave_yielded(stream);
+	leave_doubtful(stream);
 	stream->open = false;
 	stream->transport->close(stream);
 }
@@ -189,6 +256,7 @@ bool stream_is_stale(const struct stream *stream)
 struct stream_export stream_export(struct stream *stream)
 {
 	leave_yielded(stream);
+	leave_doubtful(stream);
 	stream->open = false;
 	return (struct stream_export){
 		stream->transport, stream->transport->export(stream), stream->sent};

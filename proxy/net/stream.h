@@ -8,6 +8,11 @@
  * The transport reports each change once; its reports are kept here until a read or write shows the
  * contrary. When it knows that nothing is left (a socket: by a short read) is its own affair.
  *
+ * A short read may hide a reset that came together with the bytes, and no event follows. An owner
+ * that cannot continue without more bytes asks stream_may_have_more; every other stream that rests
+ * after a short read is looked at once, within two STREAM_LOOK_MS, and woken if the system has
+ * something for it. A stream that is read more often is never looked at, so it costs no call.
+ *
  * Those that were woken are served in rounds, after the loop's callbacks: first all of a round are
  * read, then all are acted on. A system call displaces most of the code in the processor's first
  * cache, and the code behind it displaces the kernel's; one stage for many streams in a row fetches
@@ -24,6 +29,7 @@
 #include <sys/uio.h>
 
 #include "base/buffer.h"
+#include "loop/deadline.h"
 #include "loop/loop.h"
 #include "net/transport.h"
 
@@ -35,6 +41,9 @@ struct stream_loop {
 	struct stream *yielded, **yielded_end; /* to be woken in the next turn */
 	uint64_t turn;                         /* the loop's, when those were last woken */
 	size_t fetched;                        /* bytes in this round */
+	struct stream *doubtful;               /* their last read was short, not long ago */
+	struct deadline look;                  /* set while there are some */
+	uint32_t look_ms, looks;               /* how often it passes, how often it has passed */
 };
 
 struct stream_calls {
@@ -59,8 +68,10 @@ struct stream {
 	uint64_t received, sent; /* bytes so far */
 	struct stream_loop *loop;
 	struct stream *next_woken;
-	struct stream *next_yielded, **yielded_at; /* yielded_at: NULL when it has not yielded */
-	struct transport_end end;                  /* of the transport alone */
+	struct stream *next_yielded, **yielded_at;   /* yielded_at: NULL when it has not yielded */
+	struct stream *next_doubtful, **doubtful_at; /* the same of its loop's doubtful streams */
+	uint32_t looks;                              /* of the loop, at the last short read */
+	struct transport_end end;                    /* of the transport alone */
 };
 
 /* How many are served at once: enough that the first of a stage pays little. If they have more than
@@ -69,8 +80,14 @@ struct stream {
 #define STREAM_ROUND       32
 #define STREAM_ROUND_BYTES (64 * 1024)
 
+/* The interval of looks at streams whose last read was short; tests change look_ms. */
+#define STREAM_LOOK_MS 1000
+
 /* Registers itself with `loop`: streams are served in its read phase. */
 void stream_loop_init(struct stream_loop *streams, struct loop *loop);
+
+/* Before its memory is freed, where `loop` lives longer. All streams are closed. */
+void stream_loop_end(struct stream_loop *streams);
 
 /* Serves up to STREAM_ROUND of those that were woken. False: there are none. A stream that was
  * closed is passed over; its memory must stay until there are none woken. */
@@ -107,9 +124,8 @@ static inline enum stream_result stream_read(struct stream *stream, struct buffe
 	return stream->read_ended ? STREAM_END : stream->transport->read(stream, buffer);
 }
 
-/* Is there perhaps more to read? The loop does not distinguish a reset that came together with
- * bytes, and a short read does not show it: a caller that needs more than was read asks this and
- * reads once again. */
+/* Is there perhaps more to read? A caller that cannot continue without more than was read asks this
+ * and reads once again, which shows a reset that came together with the bytes. */
 static inline bool stream_may_have_more(struct stream *stream)
 {
 	stream->readable |= stream->unsure;

@@ -39,8 +39,8 @@ struct transport {
 
 	/* Reads once, into a buffer that has room; not called after the end was read. It clears
 	 * `readable` when it knows that nothing is left and that the next bytes will wake the
-	 * stream; where that is likely and not certain, it sets `unsure` with it. Ends are noted by
-	 * stream_note_end. */
+	 * stream; where that is likely and not certain, it calls stream_note_short instead. Ends
+	 * are noted by stream_note_end. */
 	enum stream_result (*read)(struct stream *stream, struct buffer *buffer);
 
 	/* Writes once; less than all: STREAM_AGAIN, and `writable` is cleared until the stream is
@@ -77,6 +77,9 @@ struct transport {
 /* A new stream of the transport, open and on the loop; its end is still to be filled. */
 void stream_begin(struct stream *stream, const struct transport *transport,
 	struct stream_loop *loop, bool connected, const struct stream_calls *calls);
+
+/* Fewer bytes were read than there was room for: there is probably nothing left. */
+void stream_note_short(struct stream *stream);
 
 /* The end of data (error 0), or an errno value, was read: STREAM_END or STREAM_FAILED. */
 enum stream_result stream_note_end(struct stream *stream, int error) __attribute__((cold));

@@ -167,6 +167,7 @@ void worker_free(struct worker *worker)
 		if ((*part)->free)
 			(*part)->free(worker);
 	}
+	stream_loop_end(&worker->streams);
 	loop_end(&worker->loop);
 	loop_enter(NULL);
 	free(worker);

@@ -1,4 +1,7 @@
 """Interim responses and Expect: each reaches its client in its turn, and memory stays bounded."""
+import signal
+import time
+
 from lib.client import request_bytes
 from lib.process import SANITIZER, peak_resident_bytes, resident_bytes, until
 from lib.sluice import to
@@ -179,6 +182,27 @@ def expect_ignored(t):
     # A client that was told nothing sends its body after a while of its own choosing.
     client.send(b"hello")
     equal(client.response().body, b"hello", "body")
+
+
+@group("an interim response and the end of its connection that come together")
+def interim_and_end(t):
+    def handler(x):
+        # Both are there before sluice looks again.
+        sluice.process.stop()
+        try:
+            x.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n")
+            x.reset() if x.request.target == "/reset" else x.close()
+        finally:
+            sluice.process.signal(signal.SIGCONT)
+
+    sluice = t.sluice(to(t.origin(handler)))
+    for target in ("/reset", "/close"):
+        with t.point(target):
+            began = time.monotonic()
+            answer = t.client(sluice).ask(target)
+            equal(answer.status, 502, "status")
+            equal([i.status for i in answer.interim], [103], "interim responses")
+            true(time.monotonic() - began < 30, "not after first_byte_timeout, 60 s")
 
 
 main()

@@ -148,11 +148,11 @@ static void memory_reset(struct ends *ends)
 }
 
 const struct kind kinds[KINDS] = {
-	{"tcp", true, true, tcp_connect, socket_send, socket_receive, socket_end_output, tcp_reset,
-		socket_close},
-	{"unix", false, false, unix_connect, socket_send, socket_receive, socket_end_output,
+	{"tcp", true, true, true, tcp_connect, socket_send, socket_receive, socket_end_output,
+		tcp_reset, socket_close},
+	{"unix", false, true, false, unix_connect, socket_send, socket_receive, socket_end_output,
 		unix_reset, socket_close},
-	{"memory", true, true, memory_connect, memory_send, memory_receive, memory_end,
+	{"memory", true, false, true, memory_connect, memory_send, memory_receive, memory_end,
 		memory_reset, memory_close},
 };
 

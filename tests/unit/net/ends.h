@@ -19,8 +19,9 @@ struct ends {
 
 struct kind {
 	const char *name;
-	bool resets; /* a reset differs from an end of data by the peer */
-	bool counts; /* bytes that wait for the peer, not the memory that they need */
+	bool resets;      /* a reset differs from an end of data by the peer */
+	bool keeps_bytes; /* a reset leaves what came before it to be read */
+	bool counts;      /* bytes that wait for the peer, not the memory that they need */
 	void (*connect)(struct ends *ends);
 	size_t (*send)(
 		struct ends *ends, const void *bytes, size_t len); /* what there is room for */

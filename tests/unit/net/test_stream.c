@@ -204,6 +204,73 @@ static void a_reset_fails_both_ways(void **state)
 	end(f);
 }
 
+/* One wake tells of both, and the short read of the bytes shows nothing of the reset. */
+static void a_reset_behind_bytes_is_told(void **state)
+{
+	const struct kind *kind = *state;
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
+
+	f->streams.look_ms = 1;
+	send_all(&f->ends, "last", 4);
+	f->ends.kind->reset(&f->ends);
+	await_readable(f);
+	if (kind->keeps_bytes) { /* else they are lost with the reset */
+		assert_int_equal(read_once(f), STREAM_OK);
+		assert_int_equal(buffer_used(&f->buffer), 4);
+	}
+	await_readable(f);
+	assert_int_equal(read_once(f), STREAM_FAILED);
+	assert_true(s->failed);
+	end(f);
+}
+
+/* Nor is a stream woken that has nothing, or the loop, again and again. */
+static void a_stream_that_rests_is_looked_at_once(void **state)
+{
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
+
+	f->streams.look_ms = 1;
+	send_all(&f->ends, "some", 4);
+	await_readable(f);
+	assert_int_equal(read_once(f), STREAM_OK);
+	unsigned told = f->ends.told;
+	while (f->streams.doubtful)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(f->streams.look.at_ms, DEADLINE_NEVER);
+	assert_int_equal(f->ends.told, told);
+	assert_false(s->readable || s->unsure);
+	end(f);
+}
+
+/* Those that leave the loop meanwhile are not looked at, and one that is read meanwhile is later.
+ */
+static void a_doubtful_stream_may_leave(void **state)
+{
+	struct fixture *f = begin(state);
+	struct ends others[3];
+
+	f->streams.look_ms = 1;
+	for (int i = 0; i < 3; i++) {
+		ends_open(&others[i], *state, &f->streams);
+		send_all(&others[i], "some", 4);
+		while (!others[i].stream.readable)
+			ends_await(&others[i]);
+		f->buffer.start = f->buffer.end = 0;
+		assert_int_equal(stream_read(&others[i].stream, &f->buffer), STREAM_OK);
+	}
+	ends_close(&others[1]);
+	memset(&others[1], 0xEE, sizeof(others[1])); /* its memory is gone */
+	ends_close(&others[2]);
+	memset(&others[2], 0xEE, sizeof(others[2]));
+	while (f->streams.doubtful)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_false(others[0].stream.unsure);
+	ends_close(&others[0]);
+	end(f);
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static char pattern(size_t at)
@@ -473,6 +540,9 @@ static const struct {
 	TEST(the_end_is_told_behind_the_last_bytes),
 	TEST(a_fetched_end_is_told_again),
 	TEST(a_reset_fails_both_ways),
+	TEST(a_reset_behind_bytes_is_told),
+	TEST(a_stream_that_rests_is_looked_at_once),
+	TEST(a_doubtful_stream_may_leave),
 	TEST(what_is_not_taken_is_told_when_there_is_room),
 	TEST(ending_our_output_leaves_the_input),
 	TEST(a_close_is_an_end_or_a_reset),
