@@ -145,6 +145,7 @@ struct gate_identity {
 	uint8_t access;              /* enum access_verdict */
 	uint8_t stranger; /* enum gate_outcome: GATE_NO_KEY or GATE_UNKNOWN; GATE_ADMIT: served */
 	bool overridden;
+	bool revoked;   /* an operator revoked its key: refused, whatever else applies */
 	bool leased;    /* the authority may admit it by what nodes lease: authority_calls.admit */
 	bool ambiguous; /* the server may read another key */
 	bool names_client; /* the session's key found a value that distinguishes clients */

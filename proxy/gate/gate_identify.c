@@ -17,14 +17,16 @@ static enum access_verdict check_access(const struct access_list *list,
 	return access_check(list, input->address, key);
 }
 
-/* The plan of a key: what an operator said goes before the files. NULL: unknown. */
-static const struct conf_plan *plan_of_key(const struct gate *gate, struct slice key)
+/* The plan of a key: an operator's setting takes precedence over the files. NULL: unknown or
+ * revoked. */
+static const struct conf_plan *plan_of_key(const struct gate *gate, struct slice key, bool *revoked)
 {
 	uint32_t number = ROSTER_PLAN_NONE;
 
 	if (gate->roster && roster_has_keys(gate->roster))
 		number = roster_find_key(gate->roster, key);
-	if (number == ROSTER_PLAN_REVOKED)
+	*revoked = number == ROSTER_PLAN_REVOKED;
+	if (*revoked)
 		return NULL;
 	if (number != ROSTER_PLAN_NONE)
 		return number <= gate->roster_plan_count ? gate->roster_plans[number - 1] : NULL;
@@ -36,7 +38,7 @@ static const struct conf_plan *find_plan(const struct gate *gate, const struct c
 {
 	char scratch[IDENTITY_TEXT_BYTES];
 	struct slice key = identity_text(gate->conf->plans_key, input, scratch);
-	const struct conf_plan *plan = plan_of_key(gate, key);
+	const struct conf_plan *plan = plan_of_key(gate, key, &identity->revoked);
 
 	if (plan)
 		return plan;
@@ -135,6 +137,7 @@ void gate_identify_as(const struct gate *gate, const struct conf_route *route, e
 
 	identity->stranger = GATE_ADMIT;
 	identity->overridden = false;
+	identity->revoked = false;
 	const struct conf_plan *plan = gate->conf->plans_key
 					       ? find_plan(gate, route, input, identity)
 					       : gate->conf->default_plan;

@@ -157,6 +157,8 @@ static inline bool begin_verdict(const struct gate *gate, const struct conf_rout
 		verdict->outcome = GATE_AMBIGUOUS;
 	else if (identity->access == ACCESS_DENIED)
 		verdict->outcome = GATE_DENY;
+	else if (identity->revoked)
+		verdict->outcome = GATE_UNKNOWN;
 	else if (identity->access == ACCESS_ALLOWED)
 		verdict->exempt = true;
 	else if (identity->stranger != GATE_ADMIT)

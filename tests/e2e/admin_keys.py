@@ -9,7 +9,7 @@ import signal
 from lib import process
 from lib.admin import command, with_admin
 from lib.sluice import to
-from lib.tap import SEED, equal, group, main, true
+from lib.tap import SEED, equal, group, main, test, true
 
 PLANS = """[limit few]
 key = header:X-Key
@@ -79,12 +79,12 @@ def keys(t):
         equal(asker.put("ann", plan="gold")[0], 200)
         equal((asker.key("ann", "DELETE")[0], asker.quota("ann"), asker.key("ann", "DELETE")[0]), (200, [2], 404))
 
-    with t.point("it goes before the files; a revoked key is unknown also when a file lists it"):
+    with t.point("it goes before the files; a revoked key is refused although a file lists it"):
         equal((asker.key("lara")[1]["source"], asker.quota("lara")), ("file", [50]))
         equal(asker.put("lara", plan="default")[0], 201)
         equal((asker.key("lara")[1]["source"], asker.quota("lara")), ("interface", [2]))
         equal(asker.put("lara", revoked=True)[1]["revoked"], True)
-        equal(asker.quota("lara"), [2])
+        equal(asker.ask("lara").status, 403)
         equal((asker.key("lara", "DELETE")[0], asker.quota("lara")), (200, [50]))
 
     with t.point("a key of any bytes that a field can have"):
@@ -203,10 +203,27 @@ def unknown(t):
 
     with t.point("a route may serve them all the same; an allow list goes first"):
         sluice, asker, _ = begin(t, "unknown = refuse", "unknown_callers = default")
-        equal((asker.ask().status, asker.ask("bob").status), (200, 200))
+        equal((asker.ask().status, asker.ask("eve").status), (200, 200))
         sluice.end()
         sluice, asker, _ = begin(t, "unknown = refuse", "allow = 127.0.0.1")
-        equal((asker.ask().status, asker.ask("bob").status), (200, 200))
+        equal((asker.ask().status, asker.ask("eve").status), (200, 200))
+
+
+@test("a revoked key is refused, whatever would serve the caller otherwise")
+def revoked(t):
+    for key, (more, route) in zip(("ann", "cid", "dan"), (("", ""), ("unknown = refuse", "unknown_callers = default"), ("", "allow = 127.0.0.1"))):
+        sluice, asker, origin = begin(t, more, route)
+        equal(asker.ask(key).status, 200)
+        asker.put(key, revoked=True)
+        equal(asker.ask(key).status, 403, (more, route))
+        equal(asker.ask("bob").status, 200, (more, route))
+        hash = asker.admin.json(f"/api/v1/callers?key={key}&limit=few")[1]["limits"][0]["caller"]
+        for change in ({"exempt": True}, {"plan": "gold"}):
+            asker.override(hash, **change, **{"for": "1h"})
+            equal(asker.ask(key).status, 403, change)
+        equal(asker.admin.json(f"/api/v1/explain?path=/&field.X-Key={key}")[1]["status"], 403)
+        equal(len(origin.requests), 2, "at the origin")
+        sluice.end()
 
 
 @group("overrides: one caller, until a time")
