@@ -63,14 +63,16 @@ static char decode_at(struct slice text, size_t *at)
 	return rest.at[0] == '+' ? ' ' : c;
 }
 
-/* Do servers exist to which these two are the same in a name? Without case; PHP has '_' for '.',
- * for blanks and for a '[' that nothing closes. */
+/* Do servers exist to which these two are the same in a name? PHP has '_' for '.', for blanks and
+ * for a '[' that nothing closes. */
 static bool is_alike_byte(char c, char wanted)
 {
-	bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+	return c == wanted || (wanted == '_' && (c == '.' || c == ' ' || c == '['));
+}
 
-	return c == wanted || (letter && (c ^ wanted) == 0x20) ||
-	       (wanted == '_' && (c == '.' || c == ' ' || c == '['));
+static bool is_other_case(char c, char wanted)
+{
+	return (c | 0x20) >= 'a' && (c | 0x20) <= 'z' && (c ^ wanted) == 0x20;
 }
 
 /* May a name end here? In front of '[' (an array's element) and of a NUL, in PHP. */
@@ -82,24 +84,27 @@ static bool ends_name(struct slice pair, size_t at)
 	return c == '[' || c == '\0';
 }
 
-/* Would some server take this parameter for `name`? Decoded, without case, behind blanks. */
-static bool is_alike(struct slice pair, struct slice name)
+/* Would some server take this parameter for `name`? Decoded, behind blanks; `nocase`: in upper or
+ * lower case alike. */
+static bool is_alike(struct slice pair, struct slice name, bool nocase)
 {
 	size_t i = 0, at = 0, next = 0;
 
 	while (next < pair.len && decode_at(pair, &next) == ' ')
 		at = next;
 	for (; i < name.len && at < pair.len; i++) {
-		if (!is_alike_byte(decode_at(pair, &at), name.at[i]))
+		char c = decode_at(pair, &at);
+		if (!is_alike_byte(c, name.at[i]) && !(nocase && is_other_case(c, name.at[i])))
 			return false;
 	}
 	return i == name.len && ends_name(pair, at);
 }
 
-/* Would some server take this pair, which is not it, for the cookie `name`? */
+/* Would some server take this pair, which is not it, for the cookie `name`? Names of cookies are
+ * case-sensitive (RFC 6265 section 5.3 step 11): SID beside sid is another cookie. */
 static bool is_alike_pair(struct slice pair, struct slice name)
 {
-	return memchr(pair.at, '=', pair.len) && is_alike(pair, name);
+	return memchr(pair.at, '=', pair.len) && is_alike(pair, name, false);
 }
 
 struct slice pairs_cookie(const struct http_head *head, struct slice name, bool *ambiguous)
@@ -140,7 +145,7 @@ struct slice pairs_parameter(struct slice query, struct slice name, bool *ambigu
 	while (take_piece(&query, '&', &pair)) {
 		/* To some servers a ';' separates as well. */
 		for (struct slice rest = pair; take_piece(&rest, ';', &piece);) {
-			if (!is_alike(piece, name))
+			if (!is_alike(piece, name, true))
 				continue;
 			if (piece.at != pair.at || piece.len != pair.len || found.at ||
 				!is_pair(pair, name, &value))

@@ -244,10 +244,10 @@ static void ambiguous_keys(void **state)
 	assert_true(ambiguous("cookie:sid", "Cookie: a=b; sid =1\n", ""));
 	assert_true(ambiguous("cookie:sid", "Cookie: sid=1; sid= 2\n", ""));
 	assert_false(ambiguous("cookie:sid", "Cookie: asid = 1; sid2 = 3; sid; =sid\n", ""));
-	/* ASP.NET finds cookies without case, PHP by any of these names; Python decodes what is
-	 * quoted. */
-	assert_true(ambiguous("cookie:sid", "Cookie: SID=1\n", ""));
-	assert_true(ambiguous("cookie:sid", "Cookie: sid=1; Sid=1\n", ""));
+	/* Cookies' names are case-sensitive. PHP finds a cookie by any of the names below; Python
+	 * decodes a quoted value. */
+	assert_false(ambiguous("cookie:sid", "Cookie: SID=1\n", ""));
+	assert_false(ambiguous("cookie:sid", "Cookie: sid=1; Sid=2; S%49D=3\n", ""));
 	assert_true(ambiguous("cookie:sid", "Cookie: s%69d=1\n", ""));
 	assert_true(ambiguous("cookie:sid", "Cookie: sid[a]=1\n", ""));
 	assert_true(ambiguous("cookie:s_id", "Cookie: s.id=1\n", ""));
