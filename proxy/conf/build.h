@@ -106,6 +106,8 @@ void check_limits_of_routes(struct build *build);
 void check_websocket(struct build *build, const struct instance *instance);
 /* When all limits were checked. */
 void check_max_sockets(struct build *build, const struct instance *instance);
+/* Finds the routes whose servers also serve a gateway, after all routes. */
+void check_servers_of_gateways(const struct build *build);
 bool check_is_without_messages(const struct instance *instance, const struct option *option);
 
 /* Of [fleet], and of a [limit] with scope = fleet. check_fleet.c */

@@ -259,7 +259,7 @@ static void check_path_is_plain(struct build *build, const struct instance *inst
 		return;
 	build_warn(build, instance, setting->line,
 		"path: servers read \"%s\" in several ways; requests for it get 400 where one of "
-		"these ways is a route that denies or limits, unless ambiguous_path = allow",
+		"these ways is a route with restrictions, unless ambiguous_path = allow",
 		route->path);
 }
 
@@ -283,6 +283,15 @@ static void resolve_names(struct build *build, const struct instance *instance)
 		build, instance, "message_limits", &of_messages->plan, &of_messages->plan_position);
 }
 
+static void note_restrictions(const struct instance *instance)
+{
+	struct conf_route *route = instance->object;
+
+	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
+		if (setting->option->route == ROUTE_RESTRICTS)
+			route->restricts = !route->allows_ambiguous_path;
+}
+
 static void check_route(struct build *build, const struct instance *instance)
 {
 	static struct key_part ip = {.kind = KEY_IP};
@@ -292,6 +301,7 @@ static void check_route(struct build *build, const struct instance *instance)
 	const struct setting *strip = instance_setting(instance, "strip_prefix");
 
 	resolve_names(build, instance);
+	note_restrictions(instance);
 	check_path_is_plain(build, instance);
 	check_websocket(build, instance);
 	check_session_scope(build, instance);
@@ -332,6 +342,69 @@ static void check_plans(struct build *build)
 	if (plans && !conf->plan_count)
 		build_fail(build, plans, plans->line,
 			"has no effect without a plan; expected [plan NAME] or [plan default]");
+}
+
+static bool key_has_part(const struct conf_key *key, const struct key_part *part)
+{
+	for (size_t i = 0; i < key->alternative_count; i++)
+		for (size_t j = 0; j < key->alternatives[i].part_count; j++) {
+			const struct key_part *own = &key->alternatives[i].parts[j];
+			if (own->kind == part->kind && own->name &&
+				strcmp(own->name, part->name) == 0)
+				return true;
+		}
+	return false;
+}
+
+/* Does the key contain a part that the plans' key has, too, and whose value the client chooses? */
+static bool follows_plans_key(const struct conf *conf, const struct conf_key *key)
+{
+	for (size_t i = 0; i < key->alternative_count; i++)
+		for (size_t j = 0; j < key->alternatives[i].part_count; j++)
+			if (key->alternatives[i].parts[j].name &&
+				key_has_part(conf->plans_key, &key->alternatives[i].parts[j]))
+				return true;
+	return false;
+}
+
+/* Is the client's choice of a key a choice of its caller, whichever limit of the route applies? */
+static bool gives_each_key_a_quota(const struct conf *conf, const struct conf_route *route)
+{
+	const struct conf_plan *plan = conf->default_plan;
+	enum conf_unknown unknown =
+		route->unknown == CONF_UNKNOWN_INHERIT ? conf->unknown : route->unknown;
+
+	if (!route->plan_limits || unknown == CONF_UNKNOWN_REFUSE || plan->limit_count == 0)
+		return false;
+	for (size_t i = 0; i < plan->limit_count; i++)
+		if (!follows_plans_key(conf, plan->limits[i]->key))
+			return false;
+	for (size_t i = 0; i < route->limit_count; i++)
+		if (!follows_plans_key(conf, route->limits[i]->key))
+			return false;
+	return true;
+}
+
+/* An unknown key selects the plan `default`, so limits of that plan by the same key bound nobody
+ * who invents a key for each request. */
+static void check_unknown_keys(struct build *build)
+{
+	const struct conf *conf = build->conf;
+
+	if (!conf->plans_key || !conf->default_plan)
+		return;
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		if (instance->section->id != SECTION_ROUTE ||
+			!gives_each_key_a_quota(conf, instance->object))
+			continue;
+		build_warn(build, instance, instance_setting_line(instance, "limits"),
+			"limits: each unknown key gets a quota of its own, as [plan default] "
+			"limits "
+			"callers by the key that selects the plan; expected a limit with key = ip "
+			"as well, or unknown = refuse in [plans]");
+		return;
+	}
 }
 
 struct caller {
@@ -514,6 +587,8 @@ void check_snapshot(struct build *build)
 	check_plans(build);
 	check_limits_of_routes(build);
 	check_routes_are_reached(build);
+	check_servers_of_gateways(build);
+	check_unknown_keys(build);
 	check_callers(build);
 	check_binds(build);
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "conf/build.h"
+#include "http/method.h"
 
 /* The rows of the table behind `websocket` that are of WebSockets: by where they are stored. */
 static bool is_of_messages(const struct option *option)
@@ -63,11 +64,38 @@ static bool has_websocket(const struct conf_text_list *upgrades)
 	return false;
 }
 
+static bool names_content_type(const struct setting *setting)
+{
+	struct slice rest = slice_of(setting->text), name;
+	const char *colon = memchr(rest.at, ':', rest.len);
+
+	if (setting->option->type == &type_field && colon)
+		rest.len = (size_t)(colon - rest.at);
+	while (slice_next_element(&rest, &name))
+		if (slice_equal_nocase(slice_trim(name), SLICE("Content-Type")) ||
+			slice_equal_nocase(slice_trim(name), SLICE("Accept")))
+			return true;
+	return false;
+}
+
+/* The type of its requests is what a backend knows a gateway by. */
+static void refuse_content_types(struct build *build, const struct instance *instance)
+{
+	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
+		if (strncmp(setting->option->name, "request_header_", 15) == 0 &&
+			names_content_type(setting))
+			build_fail(build, instance, setting->line,
+				"%s: the gateway sets Content-Type and Accept of its requests; "
+				"expected another field",
+				setting->option->name);
+}
+
 void check_websocket(struct build *build, const struct instance *instance)
 {
 	const struct conf_route *route = instance->object;
 	const struct conf_websocket *websocket = &route->websocket;
 	const struct setting *mode = instance_setting(instance, "websocket");
+	const struct setting *method = instance_setting(instance, "method");
 	const struct setting *notice = instance_setting(instance, "message_notice");
 
 	if (websocket->mode == CONF_WEBSOCKET_TUNNEL) {
@@ -81,6 +109,12 @@ void check_websocket(struct build *build, const struct instance *instance)
 		build_fail(build, instance, mode->line,
 			"websocket: has no effect, as upgrade does not list websocket; expected "
 			"upgrade = websocket");
+	if (websocket->mode == CONF_WEBSOCKET_GATEWAY)
+		refuse_content_types(build, instance);
+	if (method && route->methods != 0 && !(route->methods & 1ULL << HTTP_METHOD_GET))
+		build_fail(build, instance, method->line,
+			"method: no WebSocket can be opened, as handshakes are GET requests; "
+			"expected GET among the methods");
 	if (notice && websocket->on_exceed != CONF_MESSAGE_DROP)
 		build_fail(build, instance, notice->line,
 			"message_notice: no message is dropped; expected on_message_exceed = drop "
@@ -98,4 +132,42 @@ void check_max_sockets(struct build *build, const struct instance *instance)
 		build_fail(build, instance, setting->line,
 			"max_sockets: [limit %s] has a rate; expected a limit with concurrency",
 			limit->name);
+}
+
+static bool has_server(const struct conf_upstream *upstream, const struct conf_address *address)
+{
+	for (size_t i = 0; i < upstream->server_count; i++)
+		if (strcmp(upstream->servers[i].address.text, address->text) == 0)
+			return true;
+	return false;
+}
+
+static bool shares_server(const struct conf_upstream *a, const struct conf_upstream *b)
+{
+	for (size_t i = 0; a != b && i < a->server_count; i++)
+		if (has_server(b, &a->servers[i].address))
+			return true;
+	return a == b;
+}
+
+/* Each upstream is compared once with those of gateways, whatever the number of routes. */
+void check_servers_of_gateways(const struct build *build)
+{
+	const struct conf *conf = build->conf;
+	bool *serves = arena_alloc(build->arena, conf->upstream_count * sizeof(*serves) + 1);
+	bool *shares = arena_alloc(build->arena, conf->upstream_count * sizeof(*shares) + 1);
+
+	for (size_t i = 0; i < conf->route_count; i++) {
+		const struct conf_route *route = &conf->routes[i];
+		if (route->upstream && route->websocket.mode == CONF_WEBSOCKET_GATEWAY)
+			serves[route->upstream->index] = true;
+	}
+	for (size_t i = 0; i < conf->upstream_count; i++)
+		for (size_t j = 0; j < conf->upstream_count && !shares[i]; j++)
+			shares[i] = serves[j] &&
+				    shares_server(&conf->upstreams[i], &conf->upstreams[j]);
+	for (size_t i = 0; i < conf->route_count; i++) {
+		struct conf_route *route = &build->conf->routes[i];
+		route->is_before_gateway = route->upstream && shares[route->upstream->index];
+	}
 }

@@ -45,6 +45,15 @@ enum option_reload {
 	RELOAD_START, /* at the next start; until then each reload warns that it has changed */
 };
 
+/* Whether it matters to a request that a route with this setting serves it, and no other route.
+ * Every row of [route] has it: a route that has a restriction takes no path that some servers
+ * assign to another route (gate/readings.h). */
+enum option_route {
+	ROUTE_UNSET,
+	ROUTE_RESTRICTS, /* bounds, refuses or rewrites requests or responses */
+	ROUTE_FREE,
+};
+
 enum option_flags {
 	OPTION_REPEATABLE = 1, /* each line adds to the list */
 	OPTION_REQUIRED = 2,
@@ -65,7 +74,8 @@ struct option {
 	const struct option_word *words;
 	unsigned flags;
 	enum option_reload reload;
-	const char *help; /* one sentence */
+	enum option_route route; /* rows of [route] */
+	const char *help;        /* one sentence */
 };
 
 enum section_id {

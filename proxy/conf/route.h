@@ -151,6 +151,8 @@ struct conf_route {
 	const char *strip_prefix, *add_prefix;
 	bool forwards_normal_path;  /* forward_path = normal; else as received */
 	bool allows_ambiguous_path; /* ambiguous_path = allow; else refused */
+	bool restricts;             /* a restriction is set, and allows_ambiguous_path is not */
+	bool is_before_gateway;     /* one of its servers also serves a route's gateway */
 	enum conf_ratelimit_headers ratelimit_headers;
 	struct conf_access access;
 };

@@ -8,14 +8,16 @@
 #include "http/message.h"
 
 /*
- * Fields that frame or route the message are the proxy's: setting one from the ini could only break
- * it (RFC 9112 section 6, RFC 9110 section 7.6.1).
+ * Fields that frame or route the message, and those by which a WebSocket's two sides agree, are the
+ * proxy's: setting one from the ini could only break it (RFC 9112 section 6, RFC 9110
+ * section 7.6.1, RFC 6455 section 4).
  */
 static bool is_own(struct slice name)
 {
 	static const struct slice own[] = {SLICE("Connection"), SLICE("Content-Length"),
 		SLICE("Keep-Alive"), SLICE("Proxy-Connection"), SLICE("TE"), SLICE("Trailer"),
-		SLICE("Transfer-Encoding"), SLICE("Upgrade")};
+		SLICE("Transfer-Encoding"), SLICE("Upgrade"), SLICE("Sec-WebSocket-Key"),
+		SLICE("Sec-WebSocket-Accept"), SLICE("Sec-WebSocket-Version")};
 
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
 		if (slice_equal_nocase(name, own[i]))

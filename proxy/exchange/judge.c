@@ -90,7 +90,7 @@ static __attribute__((noinline)) bool may_open_socket(struct exchange *x)
 	return status == 0;
 }
 
-/* Of a route whose server believes what gateways tell it. False: refused, and answered. */
+/* On a route whose server believes a gateway's requests. False: refused, and answered. */
 static __attribute__((noinline)) bool is_no_forgery(struct exchange *x)
 {
 	const char *why = NULL;
@@ -122,7 +122,7 @@ static bool find_route(struct exchange *x)
 		}
 		x->route = match.route;
 		x->upstream = site->upstreams[x->route->upstream->index];
-		if (x->route->websocket.mode == CONF_WEBSOCKET_GATEWAY && !is_no_forgery(x))
+		if (x->route->is_before_gateway && !is_no_forgery(x))
 			return false;
 		x->framing.upgrade = x->framing.upgrade &&
 				     http_upgrade_allowed(&x->request, &x->route->upgrades);

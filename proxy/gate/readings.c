@@ -2,19 +2,11 @@
 
 #include "http/path_readings.h"
 
-/* Does it matter whether a request is of this route or of another? */
-static bool restricts(const struct conf_route *route)
-{
-	return !route->allows_ambiguous_path &&
-	       (route->limit_count > 0 || route->plan_limits ||
-		       route->access.deny_addresses.count > 0 || route->access.deny_keys.count > 0);
-}
-
 static bool leads_elsewhere(const struct route_match *match, const struct route_match *other)
 {
 	if (other->outcome != ROUTE_FOUND)
 		return !match->route->allows_ambiguous_path;
-	return other->route != match->route && (restricts(match->route) || restricts(other->route));
+	return other->route != match->route && (match->route->restricts || other->route->restricts);
 }
 
 bool readings_differ(const struct route_table *table, struct route_scratch *routes,

@@ -4,10 +4,11 @@
  *   /x/..//admin   --as normalised--> route "all"
  *                  --slashes merged-> route "admin", which denies: refused
  *
- * A limit or a deny list holds only if the server behind reads the same path in a request as the
- * route that has them. So a path is matched in every way that a server may read it
- * (http/path_readings.h). Where that leads to another route, and either of the two denies or limits
- * and does not have `ambiguous_path = allow`, or to no route at all, the request is refused.
+ * A route's restriction (a limit, a deny list, an allowed origin) holds only if the server behind
+ * reads the same path in a request as the route that has it. So a path is matched in every way that
+ * a server may read it (http/path_readings.h). Where that leads to another route, and either of the
+ * two has a restriction (conf/options.h, enum option_route) and does not have `ambiguous_path =
+ * allow`, or to no route at all, the request is refused.
  */
 #ifndef GATE_READINGS_H
 #define GATE_READINGS_H

@@ -371,6 +371,16 @@ static void each_row_says_what_a_reload_does_with_it(void **state)
 	assert_int_equal(wrong, 0);
 }
 
+static void each_row_of_a_route_says_whether_it_restricts(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < options_route_count; i++) {
+		if (options_route[i].route == ROUTE_UNSET)
+			fprintf(stderr, "# [route] %s: no .route in its row\n", options_route[i].name);
+		assert_int_not_equal(options_route[i].route, ROUTE_UNSET);
+	}
+}
+
 static void check_sample(const struct sample *sample)
 {
 	const struct option *row = row_of(sample);
@@ -448,6 +458,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_row_says_what_a_reload_does_with_it),
+		cmocka_unit_test(each_row_of_a_route_says_whether_it_restricts),
 		cmocka_unit_test(each_change_is_seen_once_and_only_when_it_is_one),
 		cmocka_unit_test(sections_that_come_and_go_are_reported_as_a_whole),
 	};

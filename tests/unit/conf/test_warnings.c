@@ -118,9 +118,8 @@ static void paths_read_in_several_ways(void **state)
 		assert_true(
 			asprintf(&what,
 				"[route r] path: servers read \"%s\" in several ways; requests for "
-				"it get 400 where one of these ways is a route that denies or "
-				"limits, "
-				"unless ambiguous_path = allow",
+				"it get 400 where one of these ways is a route with "
+				"restrictions, unless ambiguous_path = allow",
 				some[i] + (some[i][0] == '=')) > 0);
 		warned(text, 13, what);
 		free(text);
@@ -137,6 +136,51 @@ static void paths_read_in_several_ways(void **state)
 
 		assert_true(asprintf(&text, TEXT_USED "[route r]\nupstream = u\npath = %s\n",
 				    plain[i]) > 0);
+		conf_release(silent(text));
+		free(text);
+	}
+}
+
+#define PLANS                                                                                      \
+	"[plans]\nkey = header:X-Key\n"                                                            \
+	"[limit own]\nkey = header:X-Key | ip\nrate = 1 per 1s\n"                                  \
+	"[limit pair]\nkey = header:x-key + path\nrate = 1 per 1s\n"                               \
+	"[limit host]\nkey = ip\nrate = 1 per 1s\n"
+
+static void quotas_for_invented_keys(void **state)
+{
+	static const char what[] =
+		"[route r] limits: each unknown key gets a quota of its own, as [plan default] "
+		"limits callers by the key that selects the plan; expected a limit with key = ip "
+		"as well, or unknown = refuse in [plans]";
+	static const char *const evaded[] = {"[plan default]\nlimits = own\n",
+		"[plan default]\nlimits = own, pair\n", "[plan default]\nlimits = pair\n"};
+	static const char *const held[] = {"[plan default]\nlimits = host\n",
+		"[plan default]\nlimits = own, host\n", "[plan default]\nlane = high\n"};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		char *text = NULL;
+
+		assert_true(asprintf(&text,
+				    "[route r]\nupstream = u\nlimits = plan, own, pair\n" PLANS
+				    "%s" TEXT_USED "[route s]\nupstream = u\npath = /s\n"
+				    "limits = host\n",
+				    evaded[i]) > 0);
+		warned(text, 3, what);
+		free(text);
+		assert_true(asprintf(&text,
+				    "[route r]\nupstream = u\nlimits = plan, own, pair\n"
+				    "unknown_callers = refuse\n" PLANS "%s" TEXT_USED
+				    "[route s]\nupstream = u\npath = /s\nlimits = plan, host\n",
+				    evaded[i]) > 0);
+		conf_release(silent(text));
+		free(text);
+		assert_true(
+			asprintf(&text,
+				"[route r]\nupstream = u\nlimits = plan, own, pair, host\n" PLANS
+				"%s" TEXT_USED,
+				held[i]) > 0);
 		conf_release(silent(text));
 		free(text);
 	}
@@ -188,6 +232,7 @@ int main(void)
 		cmocka_unit_test(limits_of_nobody),
 		cmocka_unit_test(stars_in_paths),
 		cmocka_unit_test(paths_read_in_several_ways),
+		cmocka_unit_test(quotas_for_invented_keys),
 		cmocka_unit_test(warnings_have_an_end),
 		cmocka_unit_test(by_line),
 	};

@@ -105,6 +105,32 @@ static void what_goes_together(void **state)
 	parse_bad(TEXT_MESSAGES "max_sockets = bse\n", 11, "did you mean \"base\"?");
 	parse_bad(TEXT_MESSAGES "message_limits = base, base\n", 11, "is given twice");
 	parse_bad(TEXT_MESSAGES "message_limits = plan\n", 11, "has no effect without [plans]");
+	parse_bad(TEXT_MESSAGES "method = POST\n", 11, "expected GET among the methods");
+	conf_release(parse_good(TEXT_MESSAGES "method = POST, GET\n"));
+}
+
+/* What breaks each handshake, or each request of a gateway. */
+static void fields_of_the_protocol(void **state)
+{
+	static const char *const words[] = {
+		"Sec-WebSocket-Key", "sec-websocket-accept", "Sec-WebSocket-Version"};
+	static const char *const keys[] = {"request_header_set", "request_header_remove",
+		"response_header_set", "response_header_remove"};
+	char text[1024];
+
+	(void)state;
+	for (size_t i = 0; i < 12; i++) {
+		snprintf(text, sizeof(text), TEXT_BASE "%s = %s%s\n", keys[i / 3], words[i % 3],
+			i / 3 % 2 == 0 ? ": x" : "");
+		parse_bad(text, 10, "expected another field");
+	}
+	parse_bad(TEXT_BASE "websocket = gateway\nrequest_header_set = content-type: x\n", 11,
+		"expected another field");
+	parse_bad(TEXT_BASE "websocket = gateway\nrequest_header_remove = X-A, Accept\n", 11,
+		"expected another field");
+	conf_release(parse_good(TEXT_BASE "websocket = gateway\nrequest_header_set = X: Accept\n"
+					  "response_header_set = Content-Type: x\n"));
+	conf_release(parse_good(TEXT_BASE "request_header_set = Content-Type: x\n"));
 }
 
 /* The handshake passes limits and max_sockets together. */
@@ -168,6 +194,7 @@ int main(void)
 		cmocka_unit_test(values),
 		cmocka_unit_test(wrong_values),
 		cmocka_unit_test(what_goes_together),
+		cmocka_unit_test(fields_of_the_protocol),
 		cmocka_unit_test(how_many_limits),
 		cmocka_unit_test(a_dump_reads_as_the_same),
 #else
