@@ -543,7 +543,18 @@ def forged(t):
         lax = t.sluice(to(origin, route=GATEWAY), listener="lookalike_fields = pass")
         open_socket(t, lax, fields=[*false_fields, ("Transfer_Encoding", "chunked"), ("Content_Length", "9")])
         equal([name for name, _ in origin.last().fields if "_" in name], [])
-    with t.point("a route of another mode passes them"):
+    with t.point("also on other routes to its servers, whatever their upstream is called"):
+        text = to(origin, route=GATEWAY + "path = /live\nmethod = GET") + (
+            "[route rest]\nupstream = origin\n[upstream twin]\nserver = {0}\nserver = 127.0.0.1:9\n"
+            "[route twin]\npath = /twin\nupstream = twin\n").format(origin.address)
+        both = t.sluice(text)
+        before = len(origin.requests)
+        for target in ("/live", "//live", "/other", "/twin"):
+            answer = t.client(both).ask(target, "POST", fields=[("Content-Type", TYPE)], body=body)
+            equal((answer.status, len(origin.requests)), (403, before), target)
+        equal(t.client(both).ask("/other", "POST", fields=false_fields, body=b"x").status, 200)
+        equal([name for name, _ in origin.last().fields if name.lower().startswith(("meta", "grip"))], [])
+    with t.point("a route of another mode, whose servers serve no gateway, passes them"):
         other = t.sluice(to(origin))
         equal(t.client(other).ask("/", "POST", fields=[("Meta-User", "x")], body=b"").status, 200)
         equal(origin.last().get("Meta-User"), "x")
