@@ -131,6 +131,27 @@ void reference_print_mdoc(const struct option_section *section, FILE *out)
 
 /* ---- dump ---- */
 
+/* URLs without the passwords in them; the names of variables are no passwords. */
+static void print_urls(const char *text, FILE *out)
+{
+	struct slice rest = slice_of(text), url;
+
+	while (slice_next_element(&rest, &url)) {
+		const char *at = memrchr(url.at, '@', url.len);
+		const char *user = memmem(url.at, url.len, "://", 3);
+		const char *colon =
+			at && user ? memchr(user + 3, ':', (size_t)(at - user - 3)) : NULL;
+
+		if (url.at != text)
+			fputs(", ", out);
+		if (colon && !(colon[1] == '$' && at[-1] == '}'))
+			fprintf(out, "%.*s:***%.*s", (int)(colon - url.at), url.at,
+				(int)(url.at + url.len - at), at);
+		else
+			fprintf(out, "%.*s", SLICE_ARGS(url));
+	}
+}
+
 /* Sections of included files are written out, so `include` is not. */
 static void dump_option(const struct instance *instance, const struct option *option, FILE *out)
 {
@@ -141,7 +162,12 @@ static void dump_option(const struct instance *instance, const struct option *op
 		setting = setting->next) {
 		if (setting->option != option)
 			continue;
-		fprintf(out, "%s%s = %s\n", off, option->name, setting->text);
+		fprintf(out, "%s%s = ", off, option->name);
+		if (option->flags & OPTION_URL)
+			print_urls(setting->text, out);
+		else
+			fputs(setting->text, out);
+		fputc('\n', out);
 		written = true;
 	}
 	if (!written && option->fallback)

@@ -1,6 +1,8 @@
 /* Secrets stand in files of their own or in the environment, and in no error text. */
 #include "text.h"
 
+#include "conf/reference.h"
+
 #include <unistd.h>
 
 static char folder[64], ini[96], key[96];
@@ -119,12 +121,49 @@ static void wrong_ones(void **state)
 	assert_wrong("grip_key = file:grip.key", "expected a file of at most 4096 bytes");
 }
 
+static void a_dump_shows_no_password(void **state)
+{
+	static const struct {
+		const char *written, *dumped; /* NULL: as written */
+	} rows[] = {
+		{"redis://a:pw1@h:1, redis://:pw2@[::1]:2/3",
+			"redis://a:***@h:1, redis://:***@[::1]:2/3"},
+		{"redis://a:p:w@h, redis://i", "redis://a:***@h, redis://i"},
+		{"redis://a@h, redis://i:5", NULL},
+		{"redis://a:${WORD}@h", NULL},
+	};
+
+	(void)state;
+	setenv("WORD", "pw", 1);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char given[1024], expected[256], *text = NULL;
+		size_t len = 0;
+		FILE *out = open_memstream(&text, &len);
+
+		snprintf(given, sizeof(given),
+			"[listener l]\nbind = 127.0.0.1:1\n[upstream u]\nserver = 127.0.0.1:2\n"
+			"[route r]\nupstream = u\n[fleet]\nstore = %s\nsentinel = main\n",
+			rows[i].written);
+		snprintf(expected, sizeof(expected), "\nstore = %s\n",
+			rows[i].dumped ? rows[i].dumped : rows[i].written);
+		const struct conf *conf = parse_good(given);
+		reference_dump(conf, out);
+		fclose(out);
+		assert_non_null(strstr(text, expected));
+		conf_release(parse_good(text));
+		conf_release(conf);
+		free(text);
+	}
+	unsetenv("WORD");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(from_files),
 		cmocka_unit_test(from_the_environment),
 		cmocka_unit_test(wrong_ones),
+		cmocka_unit_test(a_dump_shows_no_password),
 	};
 	return cmocka_run_group_tests(tests, begin, end);
 }
