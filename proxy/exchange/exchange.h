@@ -174,6 +174,7 @@ struct exchange_turn {
 	bool has_deadline;
 	bool asks;              /* an authority is asked when it has its place */
 	bool asks_first;        /* the question that is pending is its first */
+	bool asked_behind;      /* a gateway's message: one before it was not over by then */
 	bool judged_late;       /* the node's table judges it, perhaps again, at its turn */
 	uint8_t renewals;       /* verdicts of an authority that became too old */
 	uint64_t asked_ns;      /* the authority, for the latest verdict: the turn's time, */

@@ -91,6 +91,7 @@ void turn_ask(struct exchange *x, void (*judged)(struct exchange *x))
 		return;
 	}
 	x->turn.judged = judged;
+	x->turn.asked_behind = x->tunnel.gateway && !exchange_is_first(x);
 	note_verdict_time(x);
 	exchange_enter(x, EXCHANGE_ASKING);
 	struct authority_question question = question_of(x);
@@ -141,6 +142,9 @@ void turn_answered(
  * place, or the node stood still, that has passed: sent now, the request would be in another window
  * than it was charged in. The clock is read again, as the turn itself may have been held up. Where
  * authorities take so long, the third verdict counts.
+ *
+ * Of a message that was asked about behind others, a limit in bytes was judged without theirs,
+ * which are charged as they leave: that verdict is old from the beginning.
  */
 #define VERDICT_FRESH_NS (100 * CLOCK_NS_PER_MS)
 #define RENEWALS_MOST    3
@@ -148,7 +152,8 @@ void turn_answered(
 bool turn_verdict_is_old(const struct exchange *x)
 {
 	return !x->attempt.left && x->turn.renewals < RENEWALS_MOST &&
-	       (worker_now_ns(x->worker) - x->turn.asked_ns > VERDICT_FRESH_NS ||
+	       ((x->turn.asked_behind && x->gate.receipt.in_bytes != 0) ||
+		       worker_now_ns(x->worker) - x->turn.asked_ns > VERDICT_FRESH_NS ||
 		       worker_throttle_ns(x->worker) - x->turn.asked_boot_ns > VERDICT_FRESH_NS);
 }
 

@@ -77,6 +77,9 @@ void turn_judge(struct exchange *x)
 
 	gate_judge(x->use->site->gate, x->route, &x->gate.identity, worker_throttle_ns(worker),
 		waited_ns, &x->gate.verdict, &x->gate.receipt);
+	if (x->tunnel.is_message) /* it is known whole */
+		gate_hold_bytes(x->use->site->gate, &x->gate.receipt, x->tunnel.message_bytes,
+			worker_throttle_ns(worker));
 	if (!x->times.judged_ns)
 		x->times.judged_ns = now_ns;
 }

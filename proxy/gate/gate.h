@@ -67,7 +67,8 @@ struct gate_receipt {
 	uint32_t in_bytes;      /* bit i: the i-th held is charged by the byte */
 	uint32_t by_cost;       /* bit i: it is charged the request's cost */
 	uint32_t in_flight;     /* bit i: it is given back at the end */
-	uint64_t bytes_charged; /* of this exchange, by gate_charge_bytes */
+	uint64_t bytes_charged; /* of this exchange, by gate_charge_bytes or gate_hold_bytes */
+	bool holds_bytes;       /* by the second */
 };
 
 /* Makes it empty. Its previous contents are not read, so most of it need not be initialised. */
@@ -78,6 +79,7 @@ static inline void gate_receipt_clear(struct gate_receipt *receipt)
 	receipt->throttle.count = 0;
 	receipt->in_bytes = receipt->by_cost = receipt->in_flight = 0;
 	receipt->bytes_charged = 0;
+	receipt->holds_bytes = false;
 }
 
 struct gate_verdict {
@@ -248,6 +250,12 @@ struct gate_end {
 /* Charges limits in bytes while an exchange continues; `bytes` is the total so far. Never refuses:
  * what is too much is a debt that the caller's next requests wait for. */
 void gate_charge_bytes(
+	const struct gate *gate, struct gate_receipt *receipt, uint64_t bytes, uint64_t now_ns);
+
+/* Charges limits in bytes what a message has that was just admitted, before anything behind it is
+ * judged. Nothing of it has left: what gives the admission back gives the bytes back, too. Does
+ * nothing for an authority. */
+void gate_hold_bytes(
 	const struct gate *gate, struct gate_receipt *receipt, uint64_t bytes, uint64_t now_ns);
 
 /* Gives account of an admitted exchange, whichever way it ended: refunds by route->refund, settles

@@ -18,6 +18,24 @@ void gate_charge_bytes(
 	receipt->bytes_charged = bytes;
 }
 
+static void settle_bytes(
+	const struct gate *gate, struct gate_receipt *receipt, uint64_t bytes, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < receipt->throttle.count; i++) {
+		if (receipt->in_bytes >> i & 1)
+			throttle_settle(gate->throttles, &receipt->throttle, i, bytes, now_ns);
+	}
+	receipt->bytes_charged = bytes;
+	receipt->holds_bytes = bytes > 0;
+}
+
+void gate_hold_bytes(
+	const struct gate *gate, struct gate_receipt *receipt, uint64_t bytes, uint64_t now_ns)
+{
+	if (receipt->in_bytes != 0 && !receipt->authority)
+		settle_bytes(gate, receipt, bytes, now_ns);
+}
+
 static void clear_receipt(struct gate_receipt *receipt)
 {
 	receipt->authority = NULL;
@@ -61,7 +79,9 @@ void gate_finish(const struct gate *gate, const struct conf_route *route,
 	if (receipt->authority) {
 		finish_elsewhere(gate, route, receipt, end, now_ns);
 	} else if (end->never_forwarded || gate_is_refunded(route, end->status)) {
-		/* Bytes are never given back: they have passed. */
+		/* Bytes that have passed are never given back. */
+		if (receipt->holds_bytes && !end->never_forwarded)
+			settle_bytes(gate, receipt, 0, now_ns);
 		gate_charge_bytes(gate, receipt, end->bytes, now_ns);
 		throttle_refund_all(gate->throttles, &receipt->throttle, now_ns);
 	} else {

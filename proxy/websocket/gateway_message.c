@@ -179,7 +179,8 @@ static bool is_rider(const struct exchange *lead, const struct exchange *x)
 {
 	return x->state == EXCHANGE_HELD && x->turn.in_queue && x->turn.question == 0 &&
 	       (x->gate.verdict.outcome == GATE_ADMIT || x->turn.judged_late) &&
-	       !x->tunnel.is_event && x->use == lead->use && x->route == lead->route;
+	       !(x->turn.asked_behind && x->gate.receipt.in_bytes != 0) && !x->tunnel.is_event &&
+	       x->use == lead->use && x->route == lead->route;
 }
 
 /* May it leave with that now? Nothing of another connection is passed by that. */
@@ -342,7 +343,7 @@ void gateway_part(struct client *client, struct exchange *lead, struct exchange 
 static void end_one(struct exchange *x, const char *why)
 {
 	x->outcome = why ? why : x->outcome;
-	x->up.content_bytes = x->tunnel.message_bytes;
+	x->up.content_bytes = x->attempt.left ? x->tunnel.message_bytes : 0;
 	x->down.content_bytes = 0;
 	exchange_end(x);
 }

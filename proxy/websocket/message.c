@@ -57,6 +57,7 @@ static void fill(struct websocket *socket, struct exchange *message)
 	message->request.method = HTTP_METHOD_POST; /* a write, for the order */
 	message->facts = passage->request->facts;
 	message->facts.method = SLICE("MESSAGE");
+	message->tunnel.message_bytes = (uint32_t)buffer_used(&socket->message);
 	message->request_id = passage->request->request_id;
 }
 
@@ -102,7 +103,7 @@ void socket_begin_message(struct websocket *socket)
 
 /* ---- what an exchange calls ------------------------------------------------------------------ */
 
-/* Limits in bytes: one that goes together with it must not find them unspent. */
+/* Limits in bytes of an authority: one that goes together with it must not find them unspent. */
 static void charge_bytes(struct exchange *message)
 {
 	struct gate_receipt *receipt = &message->gate.receipt;

@@ -15,6 +15,7 @@ static const struct stage_conf drops = {.route = ON_EXCEED "drop\n", .more = LIM
 			       delays = {.route = ON_EXCEED "delay\n", .more = LIMIT};
 
 static struct fake_authority fake;
+static struct throttle_key last_caller;
 static enum fake_word word; /* what it answers at once, or FAKE_PENDING */
 
 static enum fake_word plan(void *ctx, const struct authority_question *question)
@@ -217,6 +218,121 @@ static void the_client_leaves(void **state)
 	end_judged();
 }
 
+/* ---- limits in bytes ------------------------------------------------------------------------- */
+
+#define BYTES "[limit l]\nkey = ip\nrate = 10B per 1h\n"
+
+static uint64_t used(void)
+{
+	struct throttle_charge charge = {.caller = last_caller, .cost = 0};
+	struct throttle_verdict verdict;
+
+	assert_int_equal(throttle_peek(o.stage->worker->node->throttles, &charge, 1,
+				 worker_throttle_ns(o.stage->worker), &verdict),
+		0);
+	return 10 - verdict.outcome[0].remaining;
+}
+
+static const char *const texts[] = {"1234", "5678", "9abc", "defg"};
+
+/* One is under way, and four wait behind it, of which each has four bytes. */
+static void begin_in_bytes(const struct stage_conf *conf)
+{
+	open_with(conf);
+	shake_hands("", "OPEN\r\n");
+	say("xx");
+	assert_string_equal(request_got(), "TEXT 2\r\nxx\r\n");
+	last_caller = o.socket->gateway->client.first->gate.verdict.caller;
+	for (unsigned i = 0; i < 4; i++)
+		say(texts[i]);
+}
+
+/* Each is judged behind the bytes of those before it, so that one of them at most is too much. */
+static void bytes_of_those_before_it_are_spent(void **state)
+{
+	static const struct stage_conf drops_bytes = {.route = ON_EXCEED "drop\n", .more = BYTES},
+				       delays_bytes = {.route = ON_EXCEED "delay\n", .more = BYTES};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		begin_in_bytes(i == 0 ? &drops_bytes : &delays_bytes);
+		answer("");
+		assert_string_equal(request_got(), "TEXT 4\r\n1234\r\nTEXT 4\r\n5678\r\n");
+		assert_int_equal(used(), 10);
+		answer("");
+		assert_string_equal(server_got(), "");
+		assert_int_equal(used(), 10);
+		end();
+	}
+}
+
+/* What could not be sent has used nothing, and is charged once when it is. */
+static void bytes_that_do_not_leave_are_given_back(void **state)
+{
+	static const struct stage_conf delays_bytes = {.route = ON_EXCEED "delay\n", .more = BYTES};
+
+	(void)state;
+	open_with(&delays_bytes);
+	shake_hands("", "OPEN\r\n");
+	say("x");
+	last_caller = o.socket->gateway->client.first->gate.verdict.caller;
+	request_got();
+	answer("");
+	leave();
+	say("1234");
+	assert_in_range(wait_ms(), 1000, 1101);
+	assert_int_equal(used(), 1);
+	o.stage->connect_error = 0;
+	stage_pass(o.stage, &o.socket->gateway->client.first->turn.deadline);
+	opened_turn(&o);
+	assert_string_equal(request_got(), "TEXT 4\r\n1234\r\n");
+	assert_int_equal(used(), 5);
+	answer("");
+	assert_int_equal(used(), 5);
+	end();
+}
+
+/* A status that gives the admission back does not give them back: they have passed. */
+static void bytes_that_have_passed_stay_charged(void **state)
+{
+	static const struct stage_conf refunds = {
+		.route = ON_EXCEED "delay\nrefund = 500\n", .more = BYTES};
+
+	(void)state;
+	open_with(&refunds);
+	shake_hands("", "OPEN\r\n");
+	say("1234");
+	last_caller = o.socket->gateway->client.first->gate.verdict.caller;
+	request_got();
+	stage_server_sends(
+		o.stage, o.stage->server_count - 1, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
+	opened_turn(&o);
+	assert_int_equal(used(), 4);
+	end();
+}
+
+/* An authority is asked again at the turn of each, when those before it are charged. */
+static void an_authority_is_asked_behind_bytes(void **state)
+{
+	static const struct stage_conf drops_bytes = {.route = ON_EXCEED "drop\n", .more = BYTES};
+
+	(void)state;
+	begin_judged(&drops_bytes);
+	for (unsigned i = 0; i < 3; i++)
+		say(texts[i]);
+	assert_string_equal(request_got(), "TEXT 4\r\n1234\r\n");
+	unsigned asked = fake.asked, before = fake.account_count;
+	answer("");
+	assert_int_equal(fake.asked, asked + 1);
+	assert_string_equal(request_got(), "TEXT 4\r\n5678\r\n");
+	word = FAKE_REFUSE;
+	answer("");
+	assert_string_equal(server_got(), "");
+	for (unsigned i = 0; i < fake.account_count; i++)
+		assert_int_equal(fake.accounts[i].bytes, i == 0 || i == before ? 4 : 0);
+	end_judged();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +345,10 @@ int main(void)
 		cmocka_unit_test(old_ones_do_not_leave_with_a_fresh_one),
 		cmocka_unit_test(no_answer_comes),
 		cmocka_unit_test(the_client_leaves),
+		cmocka_unit_test(bytes_of_those_before_it_are_spent),
+		cmocka_unit_test(bytes_that_do_not_leave_are_given_back),
+		cmocka_unit_test(bytes_that_have_passed_stay_charged),
+		cmocka_unit_test(an_authority_is_asked_behind_bytes),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
