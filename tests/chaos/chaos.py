@@ -1,6 +1,6 @@
 """Everything that clients, servers, operators and the kernel can do to sluice, drawn from one seed.
 
-    tests/chaos/chaos.py                          what `make check` does
+    tests/chaos/chaos.py                          what `make check` does: two lives (SLUICE_CHECK=long: five)
     tests/chaos/chaos.py --seconds 600            what `make soak SECONDS=600` does
     tests/chaos/chaos.py --seed 17 --life 3       one life of a run again
     ... --only 12,40                              with these clients of it only
@@ -11,8 +11,10 @@ stopped for moments, waits until all is calm, and ends it. The seed is printed; 
 same configurations, requests, pauses and signals, in an order that is left to the kernel's scheduling."""
 import argparse
 import asyncio
+import functools
 import itertools
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -24,8 +26,8 @@ sys.path[:0] = [here, os.path.join(os.path.dirname(here), "e2e")]
 
 from chaoslib.life import Life  # noqa: E402
 from chaoslib.themes import THEMES  # noqa: E402
-from lib import process  # noqa: E402
-from lib.tap import Report  # noqa: E402
+from lib import beside, process  # noqa: E402
+from lib.tap import IS_LONG, Report  # noqa: E402
 
 CHECK_LIVES = ("storm", "still", "places", "timers", "storm")
 
@@ -51,12 +53,14 @@ def lives(options):
     if options.life is not None:
         return [options.life]
     if not options.seconds:
-        return range(options.lives or len(CHECK_LIVES))
+        few = random.Random(options.seed).sample(range(len(CHECK_LIVES)), 2)
+        return range(options.lives or len(CHECK_LIVES)) if options.lives or IS_LONG else sorted(few)
     end = time.monotonic() + options.seconds
     return itertools.takewhile(lambda _: time.monotonic() < end, itertools.count())
 
 
-def live(options, number, report):
+def live(options, number):
+    report = Report()
     theme = THEMES[options.theme or CHECK_LIVES[number % len(CHECK_LIVES)]]
     folder = tempfile.mkdtemp(prefix="sluice-chaos-")
     life = Life(folder, options.seed, number, theme, options.waves, options.only, options.debug,
@@ -80,14 +84,16 @@ def live(options, number, report):
     report.note(text)
     if not (life.failures and options.keep):
         shutil.rmtree(folder, ignore_errors=True)
+    report.took(f"life {number}, {theme.name}", time.monotonic() - began)
+    return not report.failed
 
 
 def main():
     options = arguments()
     report = Report()
     report.note(f"seed {options.seed} (--seed or SLUICE_E2E_SEED), {process.describe()}")
-    for number in lives(options):
-        live(options, number, report)
+    beside.run(report, ((f"life {number}", functools.partial(live, options, number)) for number in lives(options)),
+               in_turn=bool(options.seconds))
     report.end()
     sys.exit(1 if report.failed else 0)
 

@@ -317,23 +317,20 @@ def stale(t):
     equal((order(6), order(7)), (409, 200), "it remembers")
 
 
-moved = []
-
-
 def register(number):
     @test(f"ten accounts at three nodes, schedule {number}: all answers are true, and nothing is done twice or out of order",
           workers=[1])
     def schedule(t):
-        moved.append(live(t, number))
+        live(t, number)
 
 
 for made in range(SCHEDULES):
     register(made)
 
 
-@test("sessions had one owner after another in these schedules", workers=[1])
-def moves(_):
-    true(sum(moved) > 0, f"moves: {moved}")
+@test("sessions have one owner after another in such schedules", workers=[1])
+def moves(t):
+    true(any(live(t, number) for number in range(SCHEDULES, SCHEDULES + 5)), "no session of five schedules moved")
 
 
 main()

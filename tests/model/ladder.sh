@@ -1,3 +1,5 @@
 #!/bin/sh
 # A few schedules of how nodes lose their store and find it again.
-exec sh "$top_srcdir/tests/model/run_ladder.sh" tests/model/ladder 60
+schedules=60
+[ "${SLUICE_CHECK:-}" != long ] || schedules=3000
+exec sh "$top_srcdir/tests/model/run_ladder.sh" tests/model/ladder $schedules

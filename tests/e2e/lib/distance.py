@@ -1,6 +1,7 @@
-"""Clients that are far away, in a network namespace of the test's own. HOME is this machine's address
+"""Clients that are far away, in a network namespace of each test's own. HOME is this machine's address
 there. Packets to FAR come back after a while as if a machine at FAR had sent them to HOME: a connection to FAR
 thus reaches the listener at HOME, as that of a client at FAR, half a round trip later."""
+import ctypes
 import fcntl
 import heapq
 import os
@@ -15,6 +16,7 @@ from . import process
 
 HOME, FAR = "10.77.0.1", "10.77.0.2"
 
+CLONE_NEWNET = 0x40000000
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 SIOCSIFFLAGS, SIOCSIFADDR, SIOCSIFNETMASK = 0x8914, 0x8916, 0x891C
 IFF_UP_RUNNING = 0x41
@@ -22,7 +24,7 @@ SYN_ACK = 0x12
 
 
 def enter():
-    """Runs this program again in a namespace of its own, where it returns. Where that is not permitted, the
+    """Runs this program again as one that may make network namespaces, where it returns. Where that is not permitted, the
     program ends, with a line that says so."""
     command = ["unshare", "-Urn"]
     if os.environ.get("SLUICE_E2E_NAMESPACE"):
@@ -48,9 +50,11 @@ def _set_address(name, request, address):
 
 
 class Distance:
-    """The way to FAR, each direction of `seconds`."""
+    """The way to FAR, each direction of `seconds`. This thread, and those that it begins, see no other network."""
 
     def __init__(self, seconds):
+        if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "unshare")
         self.seconds = seconds
         self._handshakes = set()
         self._under_way = []

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import threading
 
-from . import process, wire
+from . import process, tap, wire
 from .peers import find
 
 E2E = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -19,8 +19,6 @@ def _installed(folder):
 
 INSTALLED = _installed(CLIENTS)
 
-_no_install = []  # why not, when it was tried
-
 
 def install(t, folder=CLIENTS):
     """Where everything of the folder is installed; skips the test where that can't be had."""
@@ -29,16 +27,27 @@ def install(t, folder=CLIENTS):
             t.skip(f"{program} is not installed")
     sources, installed = os.path.join(E2E, folder), _installed(folder)
     os.makedirs(installed, exist_ok=True)
-    with open(os.path.join(installed, "lock"), "w", encoding="ascii") as lock:
+    with open(os.path.join(installed, "lock"), "a+", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in os.listdir(sources):
             if name.endswith(".mjs"):
                 shutil.copyfile(os.path.join(sources, name), os.path.join(installed, name))
-        if _no_install:
-            t.skip(_no_install[0])  # once is enough
         if not _is_current(sources, installed):
-            _install(t, sources, installed)
+            _once(t, lock, lambda: _install(sources, installed))
     return installed
+
+
+def _once(t, notes, install_it):
+    """Where it failed in an earlier test of this file it is not tried again. `notes`: the file's run, and why."""
+    notes.seek(0)
+    run, _, why = notes.read().partition(" ")
+    if run != tap.RUN:
+        why = install_it()
+        notes.truncate(0)
+        notes.write(f"{tap.RUN} {why}" if why else "")
+        notes.flush()
+    if why:
+        t.skip(why)
 
 
 def version():
@@ -64,7 +73,8 @@ def _is_current(sources, installed):
             and _text(installed, "complete") is not None)
 
 
-def _install(t, sources, installed):
+def _install(sources, installed):
+    """Returns why that failed, or None."""
     for name in ("complete", "node_modules"):
         path = os.path.join(installed, name)
         if os.path.isdir(path):
@@ -82,10 +92,9 @@ def _install(t, sources, installed):
     if status != 0:
         reason = next((line for line in output.splitlines() if "code" in line or "error" in line.lower()),
                       output or f"status {status}")
-        _no_install.append(f"npm ci: {reason.strip()}")
-        t.skip(_no_install[0])
+        return f"npm ci: {reason.strip()}"
     with open(os.path.join(installed, "complete"), "w", encoding="ascii"):
-        pass
+        return None
 
 
 def run_when_ready(script, *arguments, then):

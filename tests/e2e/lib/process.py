@@ -213,11 +213,13 @@ class Port:
     """A free TCP port, held so that no other test is given it.
 
     A bound socket that does not listen gets no connections, and with SO_REUSEPORT lets sluice's
-    own listeners in beside it; the kernel hands its port to nobody who asks for any port.
+    own listeners in beside it; the kernel hands its port to nobody who asks for any port. `host`: of which address;
+    "0.0.0.0" for a program that looks whether the port is free at every one.
     """
 
-    def __init__(self, family=socket.AF_INET):
+    def __init__(self, family=socket.AF_INET, host=None):
         self.family, self.number = family, 0
+        self.host = host or ("::1" if family == socket.AF_INET6 else "127.0.0.1")
         self.socket = self.bind_another()
         self.number = self.socket.getsockname()[1]
 
@@ -226,7 +228,7 @@ class Port:
         made = socket.socket(self.family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lets sluice look whether anybody listens
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        made.bind(("::1" if self.family == socket.AF_INET6 else "127.0.0.1", self.number))
+        made.bind((self.host, self.number))
         return made
 
     def release(self):

@@ -23,6 +23,10 @@ def hash_password(password):
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
 
 
+class Ended(AssertionError):
+    """It did not start."""
+
+
 class Rabbit:
     """`users`: {name: (password, {vhost: permission to configure})}, besides guest; `vhosts` besides
     "/"; `types`: {vhost: the type of queues there, by default}."""
@@ -34,20 +38,39 @@ class Rabbit:
         self.t = t
         self.folder = t.path("rabbit")
         os.mkdir(self.folder)
-        self.port, self.distribution, self.mapper = (Port(socket.AF_INET) for _ in range(3))
         self._write("definitions.json", json.dumps(self._definitions(users or {}, vhosts, types or {})))
         self._write("enabled_plugins", "[].\n")
+        self.port = self.distribution = self.mapper = self.process = self.epmd = None
+        t.defer(self._end)
+        for _ in range(5):
+            self._take_ports()
+            try:
+                self.start()
+                return
+            except Ended:
+                if "in use" not in self.process.output() and "eaddrinuse" not in self.process.output():
+                    raise
+        raise AssertionError("RabbitMQ finds its ports taken again and again")
+
+    def _take_ports(self):
+        """RabbitMQ looks at every address whether its distribution port is free, and epmd listens at ::1 too."""
+        self._end()
+        self.port = Port(socket.AF_INET)
+        self.distribution, self.mapper = Port(socket.AF_INET, "0.0.0.0"), Port(socket.AF_INET, "0.0.0.0")
         self._write("rabbitmq.conf", f"""
 listeners.tcp.1 = 127.0.0.1:{self.port.number}
 load_definitions = {self.folder}/definitions.json
 log.console = true
 log.file = false
 """)
-        self.process = None
         self.epmd = Process(["epmd", "-port", str(self.mapper.number), "-address", "127.0.0.1"], "epmd")
-        t.defer(self.epmd.kill)
-        t.defer(self.kill)
-        self.start()
+
+    def _end(self):
+        self.kill()
+        if self.epmd:
+            self.epmd.kill()
+            for port in (self.port, self.distribution, self.mapper):
+                port.release()
 
     def _write(self, name, text):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as out:
@@ -94,7 +117,8 @@ log.file = false
 
     def _answers(self):
         if not self.process.running():
-            raise AssertionError("RabbitMQ ended:\n" + self.process.output())
+            self.process.wait()
+            raise Ended("RabbitMQ ended:\n" + self.process.output())
         try:
             Connection(self.number).abort()
         except OSError:  # it does not listen yet, or is not yet ready for users

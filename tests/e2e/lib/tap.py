@@ -6,13 +6,21 @@
     @group("what it is about")         many points of one set-up: `with t.point(title):`, then one
     def name(t): ...                   more that says that the set-up ended cleanly
 
+Each runs in a process of its own, beside others (lib/beside.py); nothing that one keeps is there for the next.
+
+    alone("what it shares")            the tests of this file run with no other test beside them
+    in_turn("what they share")         they run one after the other, others beside them
+
 A failure prints the traceback, then for each sluice of the test its ini and its error log.
-SLUICE_E2E_SEED repeats a run's random choices, SLUICE_E2E_WORKERS=4 or an argument narrows it.
+The number of workers is drawn by the seed; SLUICE_CHECK=long runs each. SLUICE_E2E_SEED repeats a run's random
+choices, SLUICE_E2E_WORKERS=4 or an argument narrows it.
 """
 import contextlib
 import faulthandler
+import functools
 import os
 import random
+import re
 import resource
 import shutil
 import sys
@@ -21,7 +29,7 @@ import threading
 import time
 import traceback
 
-from . import process
+from . import beside, process
 from .client import Client
 from .origin import Origin
 from .sluice import Sluice
@@ -29,12 +37,31 @@ from .sluice import Sluice
 sys.dont_write_bytecode = True
 
 SEED = int(os.environ.get("SLUICE_E2E_SEED") or time.time_ns() % 1_000_000_000)
-WORKERS = [int(n) for n in os.environ.get("SLUICE_E2E_WORKERS", "1,4").split(",")]
-# A hung test ends the program with every thread's stack; its children die with it.
+RUN = f"{os.getpid()}-{time.time_ns()}"  # of the file: the same in all of its processes
+IS_LONG = os.environ.get("SLUICE_CHECK") == "long"
+ONLY_WORKERS = [int(n) for n in os.environ.get("SLUICE_E2E_WORKERS", "").split(",") if n]
+WORKERS = (1, 4)
+# A hung test ends its process with every thread's stack; its children die with it.
 HANG_SECONDS = 900
 FILES = 16384  # descriptors
 
 _tests = []
+_sharing = {"alone": False, "in_turn": False}
+
+
+def alone(_why):
+    """No other test is beside this file's."""
+    _sharing["alone"] = True
+
+
+def in_turn(_why):
+    """No other test of this file is beside one."""
+    _sharing["in_turn"] = True
+
+
+def longer(number):
+    """Of a random search: a third of it where not all of it is asked for."""
+    return number if IS_LONG else max(1, number // 3)
 
 
 class Skip(Exception):
@@ -51,9 +78,20 @@ def group(title, workers=None):
 
 def _register(title, workers, grouped):
     def keep(function):
-        _tests.append((title, function, workers or WORKERS, grouped))
+        _tests.append((title, function, _workers(title, workers), grouped))
         return function
     return keep
+
+
+def _workers(title, few):
+    if few is None and ONLY_WORKERS:
+        return ONLY_WORKERS
+    if IS_LONG:
+        return few or WORKERS
+    return [random.Random(f"{SEED} {title}").choice(few or WORKERS)]
+
+
+POINT = re.compile(r"(not )?ok \d+ - (.*)")
 
 
 class Report:
@@ -70,6 +108,22 @@ class Report:
         suffix = f" # SKIP {skip}" if skip else ""
         print(f"{'ok' if passed else 'not ok'} {self.count} - {title}{suffix}")
         self.note(diagnostics)
+
+    def pass_on(self, output):
+        """What the report of another process has written, and whatever else came there."""
+        for line in output.splitlines():
+            found = POINT.fullmatch(line)
+            if found:
+                self.count += 1
+                self.failed += bool(found[1])
+                print(f"{found[1] or ''}ok {self.count} - {found[2]}")
+            else:
+                self.note(line.removeprefix("# "))
+
+    def took(self, title, seconds):
+        """For the table of the slowest; with the processor's time of this process and of those that it has waited for."""
+        used = sum(sum(resource.getrusage(whose)[:2]) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        self.note(f"took {seconds:.1f} s, {used:.1f} s of processor: {os.path.basename(sys.argv[0])}, {title}")
 
     def note(self, text):
         for line in text.splitlines():
@@ -171,7 +225,10 @@ class Test:
         return "".join(sluice.describe() for sluice in self._sluices)
 
 
-def _run(report, title, function, workers, grouped):
+def _run(title, function, workers, grouped):
+    """Of one process; returns whether all passed."""
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+    report, began = Report(), time.monotonic()
     t = Test(report, workers, title)
     title = f"{title} (workers = {workers})"
     wrong, skip = [], None
@@ -182,9 +239,10 @@ def _run(report, title, function, workers, grouped):
     except Exception:
         wrong.append(traceback.format_exc())
     wrong += t.end()
-    if grouped:
-        title += ": clean end"
-    report.point(not wrong, title, "\n".join(wrong) + (t._state() if wrong else ""), skip)
+    report.point(not wrong, title + ": clean end" if grouped else title,
+                 "\n".join(wrong) + (t._state() if wrong else ""), skip)
+    report.took(title, time.monotonic() - began)
+    return not report.failed
 
 
 def allow_files():
@@ -193,22 +251,22 @@ def allow_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, FILES), most))
 
 
+def _jobs(wanted):
+    for title, function, workers, grouped in _tests:
+        if not wanted or any(w in title or w == function.__name__ for w in wanted):
+            for count in workers:
+                yield (f"{title} (workers = {count})", functools.partial(_run, title, function, count, grouped))
+
+
 def main():
     """Runs the tests that were registered, or those that the arguments name."""
-    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
     allow_files()
     wanted = [a for a in sys.argv[1:] if not a.startswith("-")]
     report = Report()
     report.note(f"seed {SEED} (SLUICE_E2E_SEED), {process.describe()}")
-    for title, function, workers, grouped in _tests:
-        if wanted and not any(w in title or w == function.__name__ for w in wanted):
-            continue
-        for count in workers:
-            _run(report, title, function, count, grouped)
+    beside.run(report, _jobs(wanted), **_sharing)
     report.end()
-    sys.stdout.flush()
-    # A thread that still waits somewhere must not hold the program back.
-    os._exit(1 if report.failed else 0)
+    sys.exit(1 if report.failed else 0)
 
 
 def equal(found, expected, what="value"):
