@@ -179,6 +179,7 @@ struct exchange_turn {
 	uint8_t renewals;       /* verdicts of an authority that became too old */
 	uint64_t asked_ns;      /* the authority, for the latest verdict: the turn's time, */
 	uint64_t asked_boot_ns; /* and that of worker_throttle_ns */
+	uint64_t paced_ns;      /* `unplaced`: charged to the upstream's pace */
 	uint64_t wait_ends_ms;  /* QUEUED: queue_timeout is over */
 	uint64_t question;      /* ASKING: its number; 0: none is pending */
 	void (*judged)(struct exchange *exchange); /* ASKING: what comes next, unless refused */

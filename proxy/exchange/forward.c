@@ -228,8 +228,10 @@ static void note_sent(struct exchange *x)
 	/* acquire: pairs with the release in upstream_commit */
 	struct pace *pace = atomic_load_explicit(&x->upstream->state->pace, memory_order_acquire);
 
-	if (pace && x->turn.ticket.placed_ns != 0)
-		pace_sent(pace, x->turn.ticket.placed_ns, x->attempt.sent);
+	uint64_t charged_ns = x->turn.unplaced ? x->turn.paced_ns : x->turn.ticket.placed_ns;
+
+	if (pace && charged_ns != 0)
+		pace_sent(pace, charged_ns, x->attempt.sent);
 	x->attempt.sent = true;
 	if (x->owner.use.session) /* another node continues then */
 		stream_reset_at_death(server_stream(x->connection));

@@ -20,6 +20,7 @@
 #include "exchange/turn_ask.h"
 #include "exchange/turn_limits.h"
 #include "exchange/turn_place.h"
+#include "upstream/pace.h"
 #include "worker/worker_clock.h"
 
 /* ---- without a place ------------------------------------------------------------------------- */
@@ -35,22 +36,34 @@ static bool waits_for_place(const struct exchange *x)
 	return x->state == EXCHANGE_DELAYED && !x->turn.in_queue && !x->turn.unplaced;
 }
 
-/* One more? */
-static bool take_unplaced(struct exchange *x)
+/* One more? It counts for the upstream's pace as any request does. If not, `*look_ms` is the time
+ * until it is to look again. */
+static bool take_unplaced(struct exchange *x, uint64_t *look_ms)
 {
-	atomic_uint *unplaced = &x->upstream->state->unplaced;
+	struct upstream_state *upstream = x->upstream->state;
+	/* acquire: pairs with the release in upstream_commit */
+	struct pace *pace = atomic_load_explicit(&upstream->pace, memory_order_acquire);
 
-	/* relaxed: a bound, which orders nothing */
-	if (x->turn.unplaced ||
-		atomic_fetch_add_explicit(unplaced, 1, memory_order_relaxed) < TURN_UNPLACED_MOST)
+	*look_ms = UNPLACED_LOOK_MS;
+	if (x->turn.unplaced)
 		return true;
-	atomic_fetch_sub_explicit(unplaced, 1, memory_order_relaxed);
+	/* relaxed: a bound, which orders nothing */
+	if (atomic_fetch_add_explicit(&upstream->unplaced, 1, memory_order_relaxed) <
+		TURN_UNPLACED_MOST) {
+		x->turn.paced_ns = clock_monotonic_ns();
+		if (!pace || pace_charge(pace, x->turn.paced_ns) == 0)
+			return true;
+		*look_ms = TURN_END_WAIT_MS; /* many may wait; those in the queue get turns */
+	}
+	atomic_fetch_sub_explicit(&upstream->unplaced, 1, memory_order_relaxed);
 	return false;
 }
 
 void turn_go_without_place(struct exchange *x)
 {
-	x->turn.unplaced = take_unplaced(x);
+	uint64_t look_ms;
+
+	x->turn.unplaced = take_unplaced(x, &look_ms);
 	if (x->turn.unplaced) {
 		exchange_leave_queue(x);
 		if (x->turn.has_deadline)
@@ -60,7 +73,7 @@ void turn_go_without_place(struct exchange *x)
 	}
 	if (x->state != EXCHANGE_QUEUED)
 		exchange_enter(x, EXCHANGE_DELAYED);
-	turn_wait_until(x, worker_now_ms(x->worker) + UNPLACED_LOOK_MS);
+	turn_wait_until(x, worker_now_ms(x->worker) + look_ms);
 }
 
 /* ---- its deadline ---------------------------------------------------------------------------- */
@@ -81,7 +94,7 @@ static void on_deadline(struct deadline *deadline)
 	} else if (x->state == EXCHANGE_ASKING) {
 		turn_expire_question(x);
 	} else if (x->state == EXCHANGE_QUEUED && exchange_looks_again(x) &&
-		   worker_now_ms(x->worker) < x->turn.wait_ends_ms) {
+		   (x->tunnel.tells_end || worker_now_ms(x->worker) < x->turn.wait_ends_ms)) {
 		find_server_again(x);
 	} else if (x->state == EXCHANGE_QUEUED) {
 		struct run_queue *line = x->upstream->state->run_queue;
@@ -119,7 +132,9 @@ void exchange_look_again(struct exchange *x, uint64_t after_ms)
 {
 	uint64_t at_ms = worker_now_ms(x->worker) + after_ms;
 
-	turn_wait_until(x, at_ms < x->turn.wait_ends_ms ? at_ms : x->turn.wait_ends_ms);
+	if (!x->tunnel.tells_end && at_ms > x->turn.wait_ends_ms)
+		at_ms = x->turn.wait_ends_ms;
+	turn_wait_until(x, at_ms);
 }
 
 /* ---- its turn -------------------------------------------------------------------------------- */

@@ -26,7 +26,8 @@ void turn_begin_message(struct exchange *message, const struct kept_request *han
  * within a second as promised, a server that is busy for longer must not learn of it when those
  * who talk to that socket have long gone on: it waits in the high lane, TURN_END_WAIT_MS at most,
  * and is then sent without a place. So many beyond its places an upstream bears: TURN_UNPLACED_MOST
- * at once, so that a thousand clients that are cut at once do no harm; more of them wait on.
+ * at once, so that a thousand clients that are cut at once do no harm; more of them wait on. So do
+ * those for which its pace, or a server's own max_in_flight, has no room: they wait without end.
  */
 #define TURN_END_WAIT_MS   500
 #define TURN_UNPLACED_MOST 16

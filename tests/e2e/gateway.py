@@ -288,7 +288,20 @@ def gone_from_busy(t):
     equal(backend.log.all().count(GONE), 39)
     backend.release.set()
     equal(sockets[0].message(), "holds the place")
-    equal(backend.faults, [])
+
+
+@test("clients that are cut at once: each DISCONNECT arrives, at the upstream's pace")
+def gone_at_pace(t):
+    backend = Backend()
+    sluice = t.sluice(to(t.origin(backend), upstream="pace = 10 per 1s", route=GATEWAY))
+    sockets = [open_socket(t, sluice) for _ in range(25)]
+    for socket in sockets:
+        socket.stream.reset()
+    backend.log.wait_for(25 + 25)
+    equal(backend.log.all().count(GONE), 25)
+    times = sorted(backend.log.times())
+    most = max(sum(first <= at < first + 1 for at in times) for first in times)
+    true(most <= 14, f"{most} within a second, with what a slow machine may bring together")
 
 
 @test("clients that leave while a slow OPEN is under way: DISCONNECT behind its answer, and only if it opened")

@@ -143,6 +143,30 @@ static void ends_without_a_place_are_few(void **state)
 	end();
 }
 
+/* What protects the server in any window holds for it, too. */
+static void an_end_keeps_to_the_pace(void **state)
+{
+	static const struct stage_conf paced = {.upstream = "pace = 1 per 1h", .route = ROUTE};
+
+	(void)state;
+	begin_on(&paced, "", "OPEN\r\n");
+	client_resets();
+	for (unsigned i = 0; i < 3; i++) {
+		stage_pass(o.stage, deadline_of_first());
+		opened_turn(&o);
+		assert_string_equal(server_got(), "");
+		assert_int_equal(upstream()->unplaced, 0);
+	}
+	struct pace *pace = atomic_exchange(&upstream()->pace, NULL);
+	stage_pass(o.stage, deadline_of_first());
+	opened_turn(&o);
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	atomic_store(&upstream()->pace, pace);
+	answer("");
+	assert_false(gateway_is_left());
+	end();
+}
+
 /* Nor is it lost where no more may wait. */
 static void an_end_is_not_turned_away(void **state)
 {
@@ -264,6 +288,7 @@ int main(void)
 		cmocka_unit_test(an_end_is_not_given_up),
 		cmocka_unit_test(an_end_that_is_late),
 		cmocka_unit_test(ends_without_a_place_are_few),
+		cmocka_unit_test(an_end_keeps_to_the_pace),
 		cmocka_unit_test(an_end_is_not_turned_away),
 		cmocka_unit_test(silence_gives_way),
 		cmocka_unit_test(silence_that_is_turned_away),
