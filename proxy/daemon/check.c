@@ -56,8 +56,7 @@ static void set_unhealthy(struct server *server, bool out, const char *why, cons
 	const char *name = server->upstream->conf->name, *address = server->conf->address.text;
 	const char *front = *by ? " (probed by " : "", *end = *by ? ")" : "";
 
-	/* relaxed: a hint for who picks a server */
-	atomic_store_explicit(&server->state->unhealthy, out, memory_order_relaxed);
+	server_set_unhealthy(server->state, out);
 	if (out)
 		log_warn("upstream %s: server %s is unhealthy: %s%s%s%s", name, address, why, front,
 			by, end);
@@ -320,8 +319,7 @@ static void forget_verdicts(const struct site *site)
 		for (size_t j = 0; !upstream->conf->health_path && j < upstream->server_count;
 			j++) {
 			struct server_state *state = upstream->servers[j].state;
-			/* relaxed: a hint for who picks a server */
-			atomic_store_explicit(&state->unhealthy, false, memory_order_relaxed);
+			server_set_unhealthy(state, false);
 			server_state_note_finding(state, &nothing);
 		}
 	}

@@ -69,21 +69,20 @@ static bool may_try_another(struct exchange *x)
 	return true;
 }
 
-/* The servers that an exchange may still be forwarded to, if all of them are bounded: others would
- * have a connection for it. 0 too when all are out of use. */
+/* The servers that an exchange may be forwarded to, if all of them have bounds: others would have a
+ * place and a connection for it. 0 too when all are out of use. */
 static uint64_t bounded_servers(const struct exchange *x)
 {
-	uint64_t servers = 0;
+	uint64_t servers =
+		upstream_serving(x->upstream, x->attempt.tried, worker_now_ms(x->worker));
 
 	for (size_t i = 0; i < x->upstream->server_count; i++) {
 		const struct server *server = &x->upstream->servers[i];
-		const struct server_state *state = server->state;
-		if (x->attempt.tried >> i & 1 || server_mode(server) != SERVER_ENABLED)
-			continue;
 		/* relaxed: a setting */
-		if (atomic_load_explicit(&state->max_connections, memory_order_relaxed) == 0)
+		if (servers >> i & 1 && server->conf->max_in_flight == 0 &&
+			atomic_load_explicit(
+				&server->state->max_connections, memory_order_relaxed) == 0)
 			return 0;
-		servers |= 1ULL << i;
 	}
 	return servers;
 }
@@ -94,13 +93,14 @@ static uint64_t bounded_servers(const struct exchange *x)
 #define LOOK_AGAIN_MS 200
 
 /*
- * In line for a connection to one of these servers. Its place at the upstream stays its own, so
- * that few wait here and most in their turn; but where sessions have connections of their own, the
- * free places are for those that have one. Such a session waits with one request at a time: the
- * connection that this one gets serves the others, too. If they waited as well, their session would
- * keep that connection and never be idle, and some such sessions would keep all connections.
+ * In line for a place and a connection at one of these servers. Its place at the upstream stays its
+ * own, so that few wait here and most in their turn; but where sessions have connections of their
+ * own, the free places are for those that have one. Such a session waits with one request at a
+ * time: the connection that this one gets serves the others, too. If they waited as well, their
+ * session would keep that connection and never be idle, and some such sessions would keep all
+ * connections.
  *
- * False: a connection has become free meanwhile.
+ * False: one has become free meanwhile.
  */
 static bool await_connection(struct exchange *x, uint64_t servers)
 {
@@ -138,7 +138,7 @@ static bool await_descriptor(struct exchange *x)
 	return true;
 }
 
-/* No server is left to try. `full`: those that have no connection for it. */
+/* No server is left to try, but these, which have no place or no connection for it now. */
 static bool none_left(struct exchange *x, uint64_t full)
 {
 	bool never_tried = x->attempt.tried == 0;
@@ -184,14 +184,11 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 	const char *why = NULL;
 	enum connect_fault fault;
 
-	x->server = upstream_pick(
-		upstream, worker->index, x->attempt.tried | *full, x->attempt.hash, now_ms);
-	if (x->server && *full != 0 && !server_may_serve(x->server, now_ms)) {
-		server_done(x->server); /* better to wait for one that works */
-		x->server = NULL;
-	}
+	uint64_t serving = upstream_serving(upstream, x->attempt.tried, now_ms);
+	x->server =
+		upstream_pick(upstream, worker->index, serving & ~*full, x->attempt.hash, now_ms);
 	if (!x->server) {
-		bool is_over = none_left(x, *full);
+		bool is_over = none_left(x, serving);
 		*full = 0;
 		return is_over;
 	}
@@ -215,6 +212,7 @@ void find_server(struct exchange *x, bool fresh)
 {
 	uint64_t full = 0;
 
+	x->attempt.line.has_connection = false;
 	/* What is in the pool may carry somebody else's login. */
 	fresh |= exchange_has_affinity(x);
 	if (pool_has_waiters(x->upstream->state) && x->attempt.search == SEARCH_FIRST) {
@@ -237,17 +235,23 @@ void find_server(struct exchange *x, bool fresh)
 /* On the connection that its session has, if it has one. */
 static bool try_pin(struct exchange *x)
 {
-	switch (pin_take(x, &events)) {
-	case PIN_TAKEN:
-		start(x);
-		return true;
-	case PIN_FULL:
-		exchange_reply(x, 503, "the session's server is full", 1000);
-		return true;
-	case PIN_NONE:
-		break;
+	bool waits = false;
+
+	while (!waits) {
+		uint64_t full = 0;
+		switch (pin_take(x, &events, &full)) {
+		case PIN_TAKEN:
+			start(x);
+			return true;
+		case PIN_FULL:
+			x->attempt.line.has_connection = true;
+			waits = await_connection(x, full);
+			break;
+		case PIN_NONE:
+			return false;
+		}
 	}
-	return false;
+	return true;
 }
 
 void exchange_forward(struct exchange *x)

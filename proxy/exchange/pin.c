@@ -54,7 +54,7 @@ void pin_park(struct exchange *x, struct server_connection *connection)
 		pin_close(NULL, pin);
 }
 
-enum pin_result pin_take(struct exchange *x, const struct server_events *events)
+enum pin_result pin_take(struct exchange *x, const struct server_events *events, uint64_t *full)
 {
 	struct worker *worker = x->worker;
 	struct queue *queue = worker->node->queue;
@@ -72,6 +72,7 @@ enum pin_result pin_take(struct exchange *x, const struct server_events *events)
 		return PIN_NONE;
 	}
 	if (!server_take_place(server)) {
+		*full = 1ULL << server->index;
 		if (!queue_pin(queue, &x->turn.ticket, pin))
 			pin_close(NULL, pin);
 		return PIN_FULL;

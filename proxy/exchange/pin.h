@@ -15,6 +15,7 @@
 #define EXCHANGE_PIN_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct exchange;
 struct pin;
@@ -30,13 +31,15 @@ void pin_park(struct exchange *exchange, struct server_connection *connection);
 enum pin_result {
 	PIN_TAKEN, /* exchange.server (with a place of it) and exchange.connection are set */
 	PIN_NONE,  /* none, or of no use any more: closed. Open another */
-	PIN_FULL,  /* its server has no place (max_in_flight); it is parked again */
+	PIN_FULL,  /* its server, in `full` then (a mask of indexes), has no place; it is parked
+		      again */
 };
 
 /* The connection that the exchange's session has, onto the exchange's worker. It is of no use when
  * the server closed it, sent something unasked, is left out (and is not the only one), or is of
  * another upstream than the exchange's. */
-enum pin_result pin_take(struct exchange *exchange, const struct server_events *events);
+enum pin_result pin_take(
+	struct exchange *exchange, const struct server_events *events, uint64_t *full);
 
 /* Frees and closes it: queue_callbacks.unpin. Any thread. */
 void pin_close(void *ctx, void *pin);

@@ -108,9 +108,21 @@ static bool has_slot(const struct run_queue *run_queue, uint64_t now_ns)
 		       now_ns < run_queue->slots.until_ns);
 }
 
-static bool has_place(const struct run_queue *run_queue, uint64_t now_ns)
+static void read_capacity(struct run_queue *run_queue, uint64_t now_ns)
 {
-	return run_queue->in_flight < run_queue->limit && now_ns >= run_queue->pace_until_ns &&
+	const struct run_queue_config *config = &run_queue->config;
+
+	run_queue->capacity_until_ns = QUEUE_NEVER;
+	run_queue->capacity =
+		config->capacity(config->capacity_ctx, now_ns, &run_queue->capacity_until_ns);
+}
+
+static bool has_place(struct run_queue *run_queue, uint64_t now_ns)
+{
+	if (now_ns >= run_queue->capacity_until_ns)
+		read_capacity(run_queue, now_ns);
+	return run_queue->in_flight < run_queue->limit &&
+	       run_queue->in_flight < run_queue->capacity && now_ns >= run_queue->pace_until_ns &&
 	       has_slot(run_queue, now_ns);
 }
 
@@ -119,7 +131,7 @@ static bool refuses(const struct run_queue *run_queue)
 	return run_queue->config.takes_slots && run_queue->slots.refuses;
 }
 
-static bool must_serve(const struct run_queue *run_queue, uint64_t now_ns)
+static bool must_serve(struct run_queue *run_queue, uint64_t now_ns)
 {
 	return run_queue->runnable > 0 && (refuses(run_queue) || has_place(run_queue, now_ns));
 }
@@ -179,8 +191,18 @@ static void set_deadline(struct run_queue *run_queue, uint64_t now_ns)
 
 	if (run_queue->runnable > 0 && run_queue->pace_until_ns > now_ns)
 		deadline_ns = run_queue->pace_until_ns;
+	if (run_queue->runnable > 0 && run_queue->capacity_until_ns < deadline_ns)
+		deadline_ns = run_queue->capacity_until_ns;
 	/* Pairs with the scan in queue_expire: see deadline.c. */
 	atomic_store_explicit(&run_queue->deadline_ns, deadline_ns, memory_order_seq_cst);
+}
+
+bool line_refresh(struct run_queue *run_queue, uint64_t now_ns)
+{
+	if (run_queue->config.capacity != NULL)
+		read_capacity(run_queue, now_ns);
+	set_deadline(run_queue, now_ns);
+	return must_serve(run_queue, now_ns);
 }
 
 enum line_offer line_offer(struct run_queue *run_queue, struct session *session,

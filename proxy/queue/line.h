@@ -49,6 +49,8 @@ struct run_queue {
 	struct run_queue_slots slots; /* of config.takes_slots */
 	struct run_queue_era *eras;   /* that are over, the first one first */
 	uint32_t limit, in_flight;
+	uint32_t capacity; /* of config.capacity; UINT32_MAX: no bound */
+	uint64_t capacity_until_ns;
 	uint32_t era;      /* of the places that are taken now */
 	uint32_t earlier;  /* in flight of the eras in the list */
 	uint32_t peak;     /* of in_flight but those, since the use was read */
@@ -129,6 +131,10 @@ bool line_leave(struct run_queue *run_queue, struct session *session);
 /* The ticket's place is given back; with a sample for the adaptive bound if latency_ns is not 0.
  * Returns whether the line must be served. */
 bool line_return_place(const struct ticket *ticket, uint64_t latency_ns, uint64_t now_ns);
+
+/* The capacity is asked for again. Returns whether the line must be served. With the run queue's
+ * lock. */
+bool line_refresh(struct run_queue *run_queue, uint64_t now_ns);
 
 /* Queued tickets for this upstream: more, or fewer (dispatched or not). */
 void line_note_waiting(struct run_queue *run_queue, uint64_t now_ns);

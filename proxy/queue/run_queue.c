@@ -41,11 +41,14 @@ static void take_config(struct run_queue *run_queue, const struct run_queue_conf
 		run_queue->limit = own->max_in_flight != 0 ? own->max_in_flight : UINT32_MAX;
 	}
 	run_queue->pace_until_ns = 0;
+	run_queue->capacity = UINT32_MAX;
+	run_queue->capacity_until_ns = own->capacity != NULL ? 0 : QUEUE_NEVER;
 	/* Read by every ticket without a lock: one that sees an old value goes by the old
 	 * configuration, which is as good. */
 	atomic_store_explicit(&run_queue->has_pace, own->pace != NULL, memory_order_relaxed);
 	atomic_store_explicit(&run_queue->bounded,
-		own->adaptive || own->max_in_flight != 0 || own->pace != NULL || own->takes_slots,
+		own->adaptive || own->max_in_flight != 0 || own->pace != NULL || own->takes_slots ||
+			own->capacity != NULL,
 		memory_order_relaxed);
 }
 
@@ -75,14 +78,32 @@ struct run_queue *run_queue_create(struct queue *queue, const struct run_queue_c
 void run_queue_configure(
 	struct run_queue *run_queue, const struct run_queue_config *config, uint64_t now_ns)
 {
-	struct outbox outbox;
-
-	outbox_init(&outbox);
 	pthread_mutex_lock(&run_queue->lock);
 	take_config(run_queue, config);
 	pthread_mutex_unlock(&run_queue->lock);
-	outbox_serve(&outbox, run_queue);
+	run_queue_refresh(run_queue, now_ns);
+}
+
+void run_queue_refresh(struct run_queue *run_queue, uint64_t now_ns)
+{
+	struct outbox outbox;
+	bool serve;
+
+	outbox_init(&outbox);
+	pthread_mutex_lock(&run_queue->lock);
+	serve = line_refresh(run_queue, now_ns);
+	pthread_mutex_unlock(&run_queue->lock);
+	if (serve)
+		outbox_serve(&outbox, run_queue);
+	outbox_deadline(
+		&outbox, atomic_load_explicit(&run_queue->deadline_ns, memory_order_relaxed));
 	outbox_flush(run_queue->queue, &outbox, now_ns);
+}
+
+/* Lock held. */
+static uint32_t limit_of(const struct run_queue *run_queue)
+{
+	return run_queue->capacity < run_queue->limit ? run_queue->capacity : run_queue->limit;
 }
 
 /* Lock held. */
@@ -91,7 +112,7 @@ static void read_use(struct run_queue *run_queue, struct run_queue_use *use)
 	uint32_t in_flight = run_queue->in_flight - run_queue->earlier;
 
 	*use = (struct run_queue_use){
-		in_flight, run_queue->peak, run_queue->runnable, run_queue->limit};
+		in_flight, run_queue->peak, run_queue->runnable, limit_of(run_queue)};
 	run_queue->peak = in_flight;
 	if (run_queue->runnable == 0)
 		run_queue->lacks = false;
@@ -219,7 +240,7 @@ void run_queue_count(struct run_queue *run_queue, struct run_queue_counts *count
 	pthread_mutex_lock(&run_queue->lock);
 	*counts = (struct run_queue_counts){
 		.in_flight = run_queue->in_flight,
-		.max_in_flight = run_queue->limit == UINT32_MAX ? 0 : run_queue->limit,
+		.max_in_flight = limit_of(run_queue) == UINT32_MAX ? 0 : limit_of(run_queue),
 		.sessions = run_queue->runnable,
 		.dispatched = run_queue->dispatched,
 		.shed = run_queue->shed,

@@ -53,6 +53,13 @@ struct run_queue_config {
 	bool takes_slots;
 	void (*lacks)(void *ctx);
 	void *lacks_ctx;
+
+	/* Beside max_in_flight: how many the servers that are in service take at once, with what
+	 * the others still process; UINT32_MAX: no bound. Sets the time at which that changes by
+	 * itself, if there is one. Called with the run queue's lock held, whenever that time has
+	 * come and by run_queue_refresh. NULL: no such bound. */
+	uint32_t (*capacity)(void *ctx, uint64_t now_ns, uint64_t *until_ns);
+	void *capacity_ctx;
 };
 
 /* Makes the run queue of one upstream, registered with queue for its deadlines. NULL without
@@ -65,6 +72,9 @@ struct run_queue *run_queue_create(struct queue *queue, const struct run_queue_c
 void run_queue_configure(
 	struct run_queue *run_queue, const struct run_queue_config *config, uint64_t now_ns);
 
+/* The capacity has changed: tickets that the new one permits are dispatched. Any thread. */
+void run_queue_refresh(struct run_queue *run_queue, uint64_t now_ns);
+
 /* The places of a run queue that takes slots. */
 struct run_queue_slots {
 	uint32_t count;    /* of this era: that may be in flight at once, with those that are */
@@ -76,7 +86,7 @@ struct run_queue_use {
 	uint32_t in_flight; /* of this era */
 	uint32_t peak;      /* the most of that since it was read last */
 	uint32_t sessions;  /* in line */
-	uint32_t limit;     /* max_in_flight in force; UINT32_MAX: none */
+	uint32_t limit;     /* the lower of max_in_flight and capacity; UINT32_MAX: none */
 };
 
 /* Tickets that the new ones permit are dispatched; with `refuses` all waiting ones are answered.

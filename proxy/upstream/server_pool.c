@@ -79,8 +79,9 @@ struct connection_waiter {
 	struct pool_line *line; /* NULL: it has left since it was woken; its worker's to change */
 	void (*go_on)(struct pool_line *line);
 	const struct upstream *upstream;
-	uint64_t number;  /* the line is in their order */
-	uint64_t servers; /* of the upstream */
+	uint64_t number;     /* the line is in their order */
+	uint64_t servers;    /* of the upstream */
+	bool has_connection; /* waits for a place only */
 	bool is_woken;
 };
 
@@ -204,8 +205,16 @@ static bool has_room(const struct server_state *server, const struct worker *wor
 	return false;
 }
 
-/* With the lock: has one of the servers a connection for it? What those before it wait for is
- * theirs: they have been woken, or will be. */
+/* seq_cst: see pool_note_place. */
+static bool has_place(const struct server *server)
+{
+	uint32_t bound = server->conf->max_in_flight;
+
+	return bound == 0 || atomic_load(&server->state->in_flight) < bound;
+}
+
+/* With the lock: has one of the servers a place and a connection for it? What those before it wait
+ * for is theirs: they have been woken, or will be. */
 static bool is_free(const struct connection_waiter *waiter)
 {
 	const struct upstream *upstream = waiter->upstream;
@@ -213,7 +222,8 @@ static bool is_free(const struct connection_waiter *waiter)
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		const struct server_state *server = upstream->servers[i].state;
 		const struct connection_waiter *before = waiter->prev;
-		if (!(waiter->servers >> i & 1) || !has_room(server, waiter->worker))
+		if (!(waiter->servers >> i & 1) || !has_place(&upstream->servers[i]) ||
+			!(waiter->has_connection || has_room(server, waiter->worker)))
 			continue;
 		while (before && !waits_for(before, server))
 			before = before->prev;
@@ -231,8 +241,12 @@ enum pool_wait pool_wait(struct pool_line *line, struct worker *worker, const st
 
 	if (!waiter)
 		return POOL_NO_MEMORY;
-	*waiter = (struct connection_waiter){
-		.worker = worker, .line = line, .go_on = go_on, .upstream = of, .servers = servers};
+	*waiter = (struct connection_waiter){.worker = worker,
+		.line = line,
+		.go_on = go_on,
+		.upstream = of,
+		.servers = servers,
+		.has_connection = line->has_connection};
 	pthread_mutex_lock(&upstream->connections_lock);
 	if (line->number == 0)
 		line->number = ++upstream->line_numbers;
@@ -268,6 +282,13 @@ void pool_pass_on(struct upstream_state *upstream)
 	pthread_mutex_unlock(&upstream->connections_lock);
 	if (waiter)
 		wake(waiter);
+}
+
+/* A waiter counts itself, then looks for a place; a thread that gives one back does so, then looks
+ * at the count (seq_cst both): one sees the other. */
+void pool_note_place(const struct server_state *server)
+{
+	pool_pass_on(server->upstream);
 }
 
 void pool_leave(struct pool_line *line)

@@ -15,7 +15,9 @@
  *
  * An exchange waits for a connection only in its turn, when it has its place at the upstream; as
  * the places are bounded by max_connections too, it does so while streams, sessions with
- * connections of their own or other workers have the rest.
+ * connections of their own or other workers have the rest. In the same line it waits for a place at
+ * a server with a max_in_flight of its own: when it failed at another server, or its session has a
+ * connection to a server that is full, or the servers in service have changed since its turn.
  */
 #ifndef UPSTREAM_SERVER_POOL_H
 #define UPSTREAM_SERVER_POOL_H
@@ -83,10 +85,15 @@ void pool_share(struct server_state *server, struct worker *worker);
 struct pool_line {
 	struct connection_waiter *waiter; /* NULL: not in line */
 	uint64_t number;                  /* its position, once it has had one; 0: at the end */
+	bool has_connection;              /* needs a place at its server only */
 };
 
 /* Do others wait for a connection to a server of the upstream? */
 bool pool_has_waiters(const struct upstream_state *upstream);
+
+/* A place at the server was given back, after which the first in line that could use it is woken.
+ * Any thread. */
+void pool_note_place(const struct server_state *server);
 
 /* One that was woken has done with it: it took another connection than the one that became free,
  * or none. The first in line that could have one is woken. */
@@ -98,9 +105,9 @@ enum pool_wait {
 	POOL_NO_MEMORY,
 };
 
-/* Waits in line for a connection to one of these servers of `upstream` (a mask of indexes), at its
- * number. `go_on`, on the worker's thread: one of them is free, unless another exchange has taken
- * it. `upstream` must stay until then, or until it leaves. */
+/* Waits in line for a place and a connection at one of these servers of `upstream` (a mask of
+ * indexes), at its number. `go_on`, on the worker's thread: one of them is free, unless another
+ * exchange has taken it. `upstream` must stay until then, or until it leaves. */
 enum pool_wait pool_wait(struct pool_line *line, struct worker *worker,
 	const struct upstream *upstream, uint64_t servers, void (*go_on)(struct pool_line *line));
 

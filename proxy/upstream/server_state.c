@@ -235,6 +235,15 @@ void server_state_release(struct server_state *state)
 		free_upstream(upstream);
 }
 
+void upstream_state_each_server(struct upstream_state *upstream,
+	void (*visit)(void *ctx, struct server_state *server), void *ctx)
+{
+	pthread_mutex_lock(&upstream->states->lock);
+	for (struct server_state *server = upstream->servers; server; server = server->next)
+		visit(ctx, server);
+	pthread_mutex_unlock(&upstream->states->lock);
+}
+
 /* ---- addresses ------------------------------------------------------------------------------- */
 
 bool server_state_address(

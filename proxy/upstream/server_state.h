@@ -62,6 +62,7 @@ struct server_state {
 	struct server_state *next; /* of the upstream's */
 	struct upstream_state *upstream;
 	unsigned holders; /* guarded by the states' lock */
+	uint32_t bound;   /* requests at once that it allows; 0: any number. Guarded, too */
 	char *address;    /* as written: what identifies it, with */
 	unsigned repeat;  /* how many of that address precede it */
 	/* Guards the addresses and the finding; held for a copy only. */
@@ -78,6 +79,7 @@ struct server_state {
 	atomic_uint interval_ms;       /* it was left out for, last */
 	_Atomic uint64_t out_until_ms; /* 0: in */
 	atomic_bool unhealthy;         /* by active checks */
+	atomic_bool listed;            /* the configuration in force has it */
 	atomic_uint mode;              /* enum server_mode */
 	atomic_uint weight;            /* an operator's setting; 0: the file's */
 	struct log_pace failure_lines;
@@ -92,6 +94,7 @@ struct upstream_state {
 	char *name;
 	struct server_state *servers;
 	struct run_queue *run_queue;
+	atomic_bool has_capacity;         /* a server of it bounds its requests (upstream.c) */
 	atomic_uint streams;              /* responses without end (exchange/endless.h) */
 	atomic_uint unplaced;             /* events sent beyond its places (exchange/turn.h) */
 	pthread_mutex_t connections_lock; /* of servers with a bound: upstream/server_pool.h */
@@ -127,6 +130,11 @@ struct server_state *server_state_get(
 /* Any thread. The last one frees it; its idle connections must be closed by then. */
 struct server_state *server_state_hold(struct server_state *state);
 void server_state_release(struct server_state *state);
+
+/* Calls visit for each server of the upstream, with the states' lock held: it must not call back.
+ */
+void upstream_state_each_server(struct upstream_state *upstream,
+	void (*visit)(void *ctx, struct server_state *server), void *ctx);
 
 /* One of its addresses, another at each call; one that failed lately only when all of them did.
  * False when the name has none (yet). */

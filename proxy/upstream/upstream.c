@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "upstream/capacity.h"
 #include "upstream/server_pool.h"
 
 /* The lower of two bounds, of which 0 is none. */
@@ -13,7 +14,8 @@ static uint32_t lower(uint32_t a, uint32_t b)
 	return a == 0 || (b > 0 && b < a) ? b : a;
 }
 
-/* What the servers take together, each request with a connection; 0: no bound. */
+/* What the servers take together, each request with a connection, while all are in service; 0: no
+ * bound. */
 static uint32_t bound_of_servers(const struct conf_upstream *conf)
 {
 	uint64_t sum = 0;
@@ -26,6 +28,14 @@ static uint32_t bound_of_servers(const struct conf_upstream *conf)
 		sum += bound;
 	}
 	return (uint32_t)sum;
+}
+
+static bool has_bounded_server(const struct conf_upstream *conf)
+{
+	for (size_t i = 0; i < conf->server_count; i++)
+		if (conf->servers[i].max_in_flight > 0 || conf->servers[i].max_connections > 0)
+			return true;
+	return false;
 }
 
 static struct run_queue_config bounds_of(const struct conf_upstream *conf, struct pace *pace)
@@ -43,7 +53,7 @@ static struct run_queue_config bounds_of(const struct conf_upstream *conf, struc
 		bounds.adaptive_max = lower(conf->max_in_flight_ceiling, servers);
 		bounds.max_in_flight = bounds.adaptive_min;
 	} else {
-		bounds.max_in_flight = lower(conf->max_in_flight, bound_of_servers(conf));
+		bounds.max_in_flight = conf->max_in_flight;
 	}
 	if (conf->pace_amount > 0) {
 		bounds.pace = pace_charge;
@@ -108,6 +118,10 @@ struct upstream *upstream_new(
 	}
 	upstream->bounds = bounds_of(
 		description, upstream->new_pace ? upstream->new_pace : upstream->state->pace);
+	if (has_bounded_server(description)) {
+		upstream->bounds.capacity = capacity_read;
+		upstream->bounds.capacity_ctx = upstream->state;
+	}
 	if (description->semaphore) {
 		upstream->bounds.takes_slots = true;
 		upstream->bounds.lacks = semaphore_slots_wake;
@@ -132,6 +146,7 @@ void upstream_commit(struct upstream *upstream)
 	for (size_t i = 0; i < upstream->server_count; i++)
 		pool_set_bound(
 			upstream->servers[i].state, upstream->servers[i].conf->max_connections);
+	capacity_set(upstream);
 	run_queue_configure(state->run_queue, &upstream->bounds, clock_monotonic_ns());
 }
 
@@ -158,18 +173,9 @@ struct server *upstream_server_of(const struct upstream *upstream, const struct 
 	return NULL;
 }
 
-static bool is_ejected(struct server *server, uint64_t now_ms)
-{
-	/* relaxed: a hint; a request more or less to a failing server harms nothing */
-	uint64_t until = atomic_load_explicit(&server->state->out_until_ms, memory_order_relaxed);
-
-	return until > now_ms ||
-	       atomic_load_explicit(&server->state->unhealthy, memory_order_relaxed);
-}
-
 bool server_may_serve(struct server *server, uint64_t now_ms)
 {
-	return server->upstream->server_count == 1 || !is_ejected(server, now_ms);
+	return server->upstream->server_count == 1 || !capacity_is_ejected(server->state, now_ms);
 }
 
 enum server_mode server_mode(const struct server *server)
@@ -181,6 +187,15 @@ enum server_mode server_mode(const struct server *server)
 void server_set_mode(struct server *server, enum server_mode mode)
 {
 	atomic_store_explicit(&server->state->mode, mode, memory_order_relaxed);
+	capacity_changed(server->upstream->state);
+}
+
+void server_set_unhealthy(struct server_state *server, bool unhealthy)
+{
+	/* relaxed: a hint for who picks a server */
+	if (atomic_exchange_explicit(&server->unhealthy, unhealthy, memory_order_relaxed) !=
+		unhealthy)
+		capacity_changed(server->upstream);
 }
 
 const char *server_mode_name(enum server_mode mode)
@@ -194,23 +209,43 @@ const char *server_mode_name(enum server_mode mode)
 	return names[mode];
 }
 
-static bool may_be_asked(struct server *server, uint64_t tried, bool all, uint64_t now_ms)
+static bool has_place(const struct server *server)
 {
 	uint32_t bound = server->conf->max_in_flight;
 
-	if (tried & (1ULL << server->index) || server_mode(server) != SERVER_ENABLED)
-		return false;
-	if (bound > 0 &&
-		atomic_load_explicit(&server->state->in_flight, memory_order_relaxed) >= bound)
-		return false;
-	return all || !is_ejected(server, now_ms);
+	return bound == 0 ||
+	       atomic_load_explicit(&server->state->in_flight, memory_order_relaxed) < bound;
+}
+
+static bool may_be_asked(const struct server *server, uint64_t servers)
+{
+	return (servers >> server->index & 1) && has_place(server);
+}
+
+uint64_t upstream_serving(const struct upstream *upstream, uint64_t tried, uint64_t now_ms)
+{
+	uint64_t enabled = 0, ejected = 0;
+
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		const struct server *server = &upstream->servers[i];
+		if (tried >> i & 1 || server_mode(server) != SERVER_ENABLED)
+			continue;
+		enabled |= 1ULL << i;
+		/* With one server there is no choice to make, whatever is known of it. */
+		if (upstream->server_count > 1 && capacity_is_ejected(server->state, now_ms))
+			ejected |= 1ULL << i;
+	}
+	return enabled == ejected ? enabled : enabled & ~ejected;
 }
 
 bool upstream_has_another(const struct upstream *upstream, uint64_t others, uint64_t now_ms)
 {
-	for (size_t i = 0; i < upstream->server_count; i++)
-		if (may_be_asked(&upstream->servers[i], others, false, now_ms))
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		const struct server *server = &upstream->servers[i];
+		if (!(others >> i & 1) && server_mode(server) == SERVER_ENABLED &&
+			has_place(server) && !capacity_is_ejected(server->state, now_ms))
 			return true;
+	}
 	return false;
 }
 
@@ -247,15 +282,14 @@ static int32_t sum_of_weights(const struct upstream *upstream)
 /* Smooth weighted round robin, a state for each worker: each gains its weight, the richest is
  * taken and pays the sum. So none has more than the sum of all, or owes more; what goes beyond is
  * from before the weights were changed, and is forgotten: it would be paid back in a row. */
-static struct server *by_turn(
-	struct upstream *upstream, unsigned worker, uint64_t tried, bool all, uint64_t now_ms)
+static struct server *by_turn(struct upstream *upstream, unsigned worker, uint64_t servers)
 {
 	struct server *best = NULL;
 	int32_t sum = 0, most = sum_of_weights(upstream);
 
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		struct server *server = &upstream->servers[i];
-		if (!may_be_asked(server, tried, all, now_ms))
+		if (!may_be_asked(server, servers))
 			continue;
 		struct server_idle *mine = &server->state->idle[worker];
 		int32_t weight = (int32_t)server_weight(server);
@@ -272,7 +306,7 @@ static struct server *by_turn(
 }
 
 static struct server *by_load(
-	struct upstream *upstream, unsigned worker, uint64_t tried, bool all, uint64_t now_ms)
+	struct upstream *upstream, unsigned worker, uint64_t servers, uint64_t now_ms)
 {
 	struct server *best = NULL;
 	uint64_t best_load = UINT64_MAX;
@@ -281,7 +315,7 @@ static struct server *by_load(
 	/* Starting at another one each time, so that equals take turns. */
 	for (size_t i = 0; i < count; i++) {
 		struct server *server = &upstream->servers[(i + (size_t)now_ms + worker) % count];
-		if (!may_be_asked(server, tried, all, now_ms))
+		if (!may_be_asked(server, servers))
 			continue;
 		/* relaxed: counts; nothing is read by them */
 		uint64_t load = 1ULL;
@@ -309,15 +343,14 @@ static uint64_t mix(uint64_t a, uint64_t b)
 
 /* Weighted rendezvous hashing (Thaler and Ravishankar, 1998): each server draws a number for this
  * caller as many times as it has weight; the highest wins. */
-static struct server *by_hash(
-	struct upstream *upstream, uint64_t hash, uint64_t tried, bool all, uint64_t now_ms)
+static struct server *by_hash(struct upstream *upstream, uint64_t hash, uint64_t servers)
 {
 	struct server *best = NULL;
 	uint64_t best_score = 0;
 
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		struct server *server = &upstream->servers[i];
-		if (!may_be_asked(server, tried, all, now_ms))
+		if (!may_be_asked(server, servers))
 			continue;
 		unsigned weight = server_weight(server);
 		for (unsigned w = 0; w < weight; w++) {
@@ -331,16 +364,16 @@ static struct server *by_hash(
 	return best;
 }
 
-static struct server *choose(struct upstream *upstream, unsigned worker, uint64_t tried,
-	uint64_t hash, bool all, uint64_t now_ms)
+static struct server *choose(struct upstream *upstream, unsigned worker, uint64_t servers,
+	uint64_t hash, uint64_t now_ms)
 {
 	switch (upstream->conf->balance) {
 	case CONF_BALANCE_ROUND_ROBIN:
-		return by_turn(upstream, worker, tried, all, now_ms);
+		return by_turn(upstream, worker, servers);
 	case CONF_BALANCE_LEAST_IN_FLIGHT:
-		return by_load(upstream, worker, tried, all, now_ms);
+		return by_load(upstream, worker, servers, now_ms);
 	case CONF_BALANCE_HASH:
-		return by_hash(upstream, hash, tried, all, now_ms);
+		return by_hash(upstream, hash, servers);
 	}
 	return NULL;
 }
@@ -352,37 +385,34 @@ bool server_take_place(struct server *server)
 
 	/* relaxed: a count; nothing is read by it */
 	if (atomic_fetch_add_explicit(&server->state->in_flight, 1, memory_order_relaxed) < bound ||
-		bound == 0)
+		bound == 0) {
+		capacity_used(server->state);
 		return true;
-	server_done(server);
+	}
+	/* Nobody waits for what was never there. */
+	atomic_fetch_sub_explicit(&server->state->in_flight, 1, memory_order_relaxed);
 	return false;
 }
 
-struct server *upstream_pick(
-	struct upstream *upstream, unsigned worker, uint64_t tried, uint64_t hash, uint64_t now_ms)
+struct server *upstream_pick(struct upstream *upstream, unsigned worker, uint64_t servers,
+	uint64_t hash, uint64_t now_ms)
 {
-	/* With one server there is no choice to make, whatever is known of it. */
-	if (upstream->server_count == 1) {
-		struct server *only = &upstream->servers[0];
-		bool asked = may_be_asked(only, tried, true, now_ms);
-		return asked && server_take_place(only) ? only : NULL;
-	}
-	for (int all = 0; all <= 1; all++) {
-		uint64_t passed = tried;
-		struct server *server;
-		while ((server = choose(upstream, worker, passed, hash, all, now_ms)) != NULL) {
-			if (server_take_place(server))
-				return server;
-			passed |= 1ULL << server->index;
-		}
+	struct server *server;
+
+	while ((server = choose(upstream, worker, servers, hash, now_ms)) != NULL) {
+		if (server_take_place(server))
+			return server;
+		servers &= ~(1ULL << server->index);
 	}
 	return NULL;
 }
 
 void server_done(struct server *server)
 {
-	/* relaxed: a count for balancing, nothing is read by it */
-	atomic_fetch_sub_explicit(&server->state->in_flight, 1, memory_order_relaxed);
+	/* seq_cst: see pool_note_place */
+	atomic_fetch_sub(&server->state->in_flight, 1);
+	capacity_used(server->state);
+	pool_note_place(server->state);
 }
 
 void server_succeeded(struct server *server)
@@ -392,9 +422,11 @@ void server_succeeded(struct server *server)
 		return;
 	atomic_store_explicit(&server->state->fails, 0, memory_order_relaxed);
 	atomic_store_explicit(&server->state->interval_ms, 0, memory_order_relaxed);
-	if (atomic_exchange_explicit(&server->state->out_until_ms, 0, memory_order_relaxed) != 0)
-		log_info("upstream %s: server %s is available again", server->upstream->conf->name,
-			server->conf->address.text);
+	if (atomic_exchange_explicit(&server->state->out_until_ms, 0, memory_order_relaxed) == 0)
+		return;
+	capacity_changed(server->upstream->state);
+	log_info("upstream %s: server %s is available again", server->upstream->conf->name,
+		server->conf->address.text);
 }
 
 bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged)
@@ -418,7 +450,8 @@ void server_failed(struct server *server, const char *why, uint64_t now_ms)
 	unsigned fails =
 		atomic_fetch_add_explicit(&server->state->fails, 1, memory_order_relaxed) + 1;
 
-	if (conf->max_fails == 0 || fails < conf->max_fails || is_ejected(server, now_ms))
+	if (conf->max_fails == 0 || fails < conf->max_fails ||
+		capacity_is_ejected(server->state, now_ms))
 		return;
 	uint64_t until = atomic_load_explicit(&server->state->out_until_ms, memory_order_relaxed);
 	uint64_t interval = atomic_load_explicit(&server->state->interval_ms, memory_order_relaxed);
@@ -433,6 +466,7 @@ void server_failed(struct server *server, const char *why, uint64_t now_ms)
 		return;
 	atomic_store_explicit(
 		&server->state->interval_ms, (unsigned)interval, memory_order_relaxed);
+	capacity_changed(server->upstream->state);
 	log_warn("upstream %s: server %s ejected for %llu ms after %u failures: %s", conf->name,
 		server->conf->address.text, (unsigned long long)interval, fails, why);
 }

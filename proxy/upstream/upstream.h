@@ -59,13 +59,18 @@ void upstream_free(struct upstream *upstream);
 struct server *upstream_server_of(
 	const struct upstream *upstream, const struct server_state *state);
 
+/* The servers (a mask of indexes) that one more exchange may be sent to now, whether they have a
+ * place for it or not: enabled, not ejected, not in the mask `tried`. Where all these are ejected,
+ * they are asked nevertheless. 0: none. */
+uint64_t upstream_serving(const struct upstream *upstream, uint64_t tried, uint64_t now_ms);
+
 /*
- * The server to ask for one more exchange and takes a place of it (server_done gives it back).
- * `tried`: a mask of indexes not to take again. `hash`: for balance = hash (rendezvous hashing, so
- * that a server's absence moves only its own callers). NULL when none is left to try.
+ * The one of `servers` (a mask of indexes) to ask for one more exchange, and takes a place of it
+ * (server_done gives it back). `hash`: for balance = hash (rendezvous hashing, so that a server's
+ * absence moves only its own callers). NULL when none of them has a place.
  */
-struct server *upstream_pick(
-	struct upstream *upstream, unsigned worker, uint64_t tried, uint64_t hash, uint64_t now_ms);
+struct server *upstream_pick(struct upstream *upstream, unsigned worker, uint64_t servers,
+	uint64_t hash, uint64_t now_ms);
 void server_done(struct server *server);
 
 /* A place at this very server; false if max_in_flight leaves none. server_done gives it back. */
@@ -74,6 +79,8 @@ bool server_take_place(struct server *server);
 /* Any thread. */
 enum server_mode server_mode(const struct server *server);
 void server_set_mode(struct server *server, enum server_mode mode);
+/* An active check has found it failing, or not any more. Any thread. */
+void server_set_unhealthy(struct server_state *server, bool unhealthy);
 /* `enabled`, `draining`, `disabled` */
 const char *server_mode_name(enum server_mode mode);
 

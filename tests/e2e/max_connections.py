@@ -301,7 +301,8 @@ def none_enabled(t):
         waiting = [t.client(sluice) for _ in range(3)]
         for client in waiting:
             client.request("/x")
-        until(lambda admin=admin: value(admin.metrics()[1], "sluice_in_flight_requests") >= 3, "three that wait")
+        until(lambda admin=admin: sum(value(admin.metrics()[1], f"sluice_{state}_requests")
+                                      for state in ("in_flight", "queued")) >= 3, "three that wait")
         operate(one, word)
         for client in waiting:
             equal(client.response().status, 503, f"waiting, {word}")

@@ -120,8 +120,8 @@ static void one_whose_server_is_left_out_is_closed(void **state)
 	}
 }
 
-/* Its server's place is another's: it gets no other connection, and keeps this one. */
-static void one_whose_server_is_full_is_parked_again(void **state)
+/* Its server's place is another's: it gets no other connection, keeps this one, and waits. */
+static void one_whose_server_is_full_waits_for_its_place(void **state)
 {
 	const struct stage_conf full = {
 		.more = "[upstream v]\nserver = 127.0.0.1:4 max_in_flight=1\n"
@@ -137,14 +137,15 @@ static void one_whose_server_is_full_is_parked_again(void **state)
 	assert_string_equal(stage->servers[1].address, "127.0.0.1:4");
 	server_set_mode(&servers[1], SERVER_ENABLED);
 	stage->asks = &stage->other;
-	stage_ask(stage, KEYED("a"));
-	assert_has(stage_client_got(stage), "HTTP/1.1 503 ");
-	assert_has(lines.text, "the session's server is full");
+	struct exchange *waits = stage_ask(stage, KEYED("a"));
+	assert_int_equal(waits->state, EXCHANGE_QUEUED);
 	assert_int_equal(stage->server_count, 2);
 	assert_int_equal(count_parked(stage), 1);
 	stage_server_sends(stage, 1, OK1);
 	flight_run(stage, busy);
-	serve(stage, 0, KEYED("a"));
+	stage_turn(stage);
+	assert_int_equal(waits->state, EXCHANGE_FORWARDING);
+	assert_int_equal(stage->server_count, 2);
 	stage_end(stage);
 }
 
@@ -155,6 +156,7 @@ static void one_of_another_upstream_is_closed(void **state)
 		.more = "[upstream v]\nserver = 127.0.0.1:4\n",
 		.route = AFFINITY};
 	struct stage *stage = stage_begin(&two);
+	uint64_t full = 0;
 
 	(void)state;
 	serve(stage, 0, KEYED("a"));
@@ -164,11 +166,11 @@ static void one_of_another_upstream_is_closed(void **state)
 	assert_int_equal(x->state, EXCHANGE_QUEUED);
 	struct upstream *own = x->upstream;
 	x->upstream = stage->relay.site->upstreams[1];
-	assert_int_equal(pin_take(x, NULL), PIN_NONE);
+	assert_int_equal(pin_take(x, NULL, &full), PIN_NONE);
 	assert_null(x->connection);
 	assert_int_equal(count_parked(stage), 0);
 	x->upstream = own;
-	assert_int_equal(pin_take(x, NULL), PIN_NONE); /* there is none now */
+	assert_int_equal(pin_take(x, NULL, &full), PIN_NONE); /* there is none now */
 	stage_end(stage);
 }
 
@@ -231,7 +233,7 @@ int main(void)
 		cmocka_unit_test(one_that_ended_or_spoke_is_useless),
 		cmocka_unit_test(one_whose_server_is_disabled_is_closed),
 		cmocka_unit_test(one_whose_server_is_left_out_is_closed),
-		cmocka_unit_test(one_whose_server_is_full_is_parked_again),
+		cmocka_unit_test(one_whose_server_is_full_waits_for_its_place),
 		cmocka_unit_test(one_of_another_upstream_is_closed),
 		cmocka_unit_test(an_end_of_the_process_keeps_none),
 		cmocka_unit_test(one_that_ended_with_its_response_is_not_parked),

@@ -8,6 +8,15 @@
 	"[upstream v]\nserver = 127.0.0.1:3 weight=3\nserver = 127.0.0.1:4\nserver = "             \
 	"127.0.0.1:5\n"
 
+/* Of those that may serve now and are not in the mask `tried`. */
+static struct server *pick(
+	struct upstream *upstream, unsigned worker, uint64_t tried, uint64_t hash, uint64_t now_ms)
+{
+	uint64_t serving = upstream_serving(upstream, tried, now_ms);
+
+	return upstream_pick(upstream, worker, serving, hash, now_ms);
+}
+
 static struct upstream *second_of(struct stage *stage)
 {
 	return stage->relay.site->upstreams[1];
@@ -18,7 +27,7 @@ static void count_picks(struct upstream *upstream, unsigned requests, unsigned c
 {
 	memset(counts, 0, 3 * sizeof(counts[0]));
 	for (unsigned i = 0; i < requests; i++) {
-		struct server *server = upstream_pick(upstream, 0, 0, 0, STAGE_START_MS);
+		struct server *server = pick(upstream, 0, 0, 0, STAGE_START_MS);
 		assert_non_null(server);
 		counts[server->index]++;
 		if (!keep)
@@ -89,11 +98,10 @@ static void by_hash_each_caller_has_its_own(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 3000; i++) {
 		uint64_t hash = random_next(&random), now_ms = STAGE_START_MS + i;
-		struct server *server = upstream_pick(upstream, 0, 0, hash, now_ms);
+		struct server *server = pick(upstream, 0, 0, hash, now_ms);
 		counts[server->index]++;
 		for (unsigned n = 0; n < 3; n++) {
-			struct server *again =
-				upstream_pick(upstream, 0, 1u << n, hash, now_ms + n);
+			struct server *again = pick(upstream, 0, 1u << n, hash, now_ms + n);
 			if (n != server->index)
 				assert_ptr_equal(again, server);
 			else
@@ -118,16 +126,16 @@ static void which_may_be_asked(void **state)
 	const uint64_t now_ms = STAGE_START_MS;
 
 	(void)state;
-	assert_null(upstream_pick(upstream, 0, 3, 0, now_ms));
-	assert_ptr_equal(upstream_pick(upstream, 0, 1, 0, now_ms), b);
-	assert_ptr_equal(upstream_pick(upstream, 0, 2, 0, now_ms), a);
+	assert_null(pick(upstream, 0, 3, 0, now_ms));
+	assert_ptr_equal(pick(upstream, 0, 1, 0, now_ms), b);
+	assert_ptr_equal(pick(upstream, 0, 2, 0, now_ms), a);
 	assert_true(server_take_place(a));
 	assert_false(server_take_place(a)); /* it has two */
-	assert_null(upstream_pick(upstream, 0, 2, 0, now_ms));
+	assert_null(pick(upstream, 0, 2, 0, now_ms));
 	assert_false(upstream_has_another(upstream, 2, now_ms));
 	server_done(a);
 	assert_true(upstream_has_another(upstream, 2, now_ms));
-	assert_ptr_equal(upstream_pick(upstream, 0, 2, 0, now_ms), a);
+	assert_ptr_equal(pick(upstream, 0, 2, 0, now_ms), a);
 	server_done(a);
 	server_done(a);
 	server_done(b);
@@ -135,8 +143,11 @@ static void which_may_be_asked(void **state)
 	server_failed(b, "test", now_ms);
 	assert_false(server_may_serve(b, now_ms));
 	for (unsigned i = 0; i < 2; i++)
-		assert_ptr_equal(upstream_pick(upstream, 0, 0, 0, now_ms), a);
-	assert_ptr_equal(upstream_pick(upstream, 0, 1, 0, now_ms), b);
+		assert_ptr_equal(pick(upstream, 0, 0, 0, now_ms), a);
+	/* a is full: no reason to ask one that is left out */
+	assert_null(pick(upstream, 0, 0, 0, now_ms));
+	assert_int_equal(upstream_serving(upstream, 0, now_ms), 1);
+	assert_ptr_equal(pick(upstream, 0, 1, 0, now_ms), b);
 	assert_false(upstream_has_another(upstream, 1, now_ms));
 	server_succeeded(b);
 	assert_true(upstream_has_another(upstream, 1, now_ms));
@@ -151,9 +162,9 @@ static void which_may_be_asked(void **state)
 	server_succeeded(alone);
 	/* An operator's word holds whatever else. */
 	server_set_mode(a, SERVER_DRAINING);
-	assert_ptr_equal(upstream_pick(upstream, 0, 0, 0, now_ms), b);
+	assert_ptr_equal(pick(upstream, 0, 0, 0, now_ms), b);
 	server_done(b);
-	assert_null(upstream_pick(upstream, 0, 2, 0, now_ms));
+	assert_null(pick(upstream, 0, 2, 0, now_ms));
 	assert_true(server_take_place(a)); /* for sessions that are bound to it */
 	server_done(a);
 	assert_false(upstream_has_enabled(upstream, 1));
@@ -193,6 +204,9 @@ static void the_bounds_of_an_upstream(void **state)
 		{"server = 127.0.0.1:4 max_in_flight=5\nmax_in_flight = auto\n"
 		 "max_in_flight_floor = 9\nmax_in_flight_ceiling = 40",
 			5, 5, 5, true},
+		{"server = 127.0.0.1:4 max_in_flight=5\nserver = 127.0.0.1:5 max_in_flight=5\n"
+		 "max_in_flight = 8",
+			8, 0, 0, false},
 	};
 
 	(void)state;
@@ -202,7 +216,9 @@ static void the_bounds_of_an_upstream(void **state)
 		snprintf(more, sizeof(more), "[upstream v]\n%s\n", rows[i].lines);
 		struct stage *stage = stage_begin(&conf);
 		const struct run_queue_config *bounds = &second_of(stage)->bounds;
-		assert_int_equal(bounds->max_in_flight, rows[i].max);
+		struct run_queue_counts counts;
+		run_queue_count(second_of(stage)->state->run_queue, &counts);
+		assert_int_equal(counts.max_in_flight, rows[i].max);
 		assert_int_equal(bounds->adaptive, rows[i].adaptive);
 		assert_int_equal(bounds->adaptive_min, rows[i].least);
 		assert_int_equal(bounds->adaptive_max, rows[i].most);

@@ -18,6 +18,7 @@ struct failing {
 	struct upstream upstream;
 	struct server server;
 	struct server_state state;
+	struct upstream_state upstream_state;
 	uint64_t now_ms;
 	pthread_barrier_t begin, end;
 };
@@ -36,6 +37,7 @@ static void failing_init(struct failing *f, uint32_t max_fails, uint64_t most_ms
 	f->server.upstream = &f->upstream;
 	f->server.conf = &f->conf_server;
 	f->server.state = &f->state;
+	f->upstream.state = f->state.upstream = &f->upstream_state;
 	f->now_ms = 1000;
 }
 
@@ -165,7 +167,8 @@ static void a_changed_weight_counts_at_once(void **state)
 {
 	struct conf_upstream conf = {.name = "u"};
 	struct conf_server conf_server = {.address.text = "s", .weight = 1};
-	struct upstream upstream = {.conf = &conf, .server_count = 2};
+	static struct upstream_state upstream_state;
+	struct upstream upstream = {.conf = &conf, .server_count = 2, .state = &upstream_state};
 	struct server servers[2];
 	static struct server_idle idle[2];
 	static struct server_state states[2];
@@ -174,15 +177,18 @@ static void a_changed_weight_counts_at_once(void **state)
 	upstream.servers = servers;
 	for (int i = 0; i < 2; i++) {
 		states[i].idle = &idle[i];
-		servers[i] = (struct server){
-			.upstream = &upstream, .conf = &conf_server, .state = &states[i]};
+		states[i].upstream = &upstream_state;
+		servers[i] = (struct server){.upstream = &upstream,
+			.index = (unsigned)i,
+			.conf = &conf_server,
+			.state = &states[i]};
 	}
 	server_set_weight(&servers[0], 1000);
 	for (int requests = 0; requests < 490; requests++)
-		assert_non_null(upstream_pick(&upstream, 0, 0, 0, 1));
+		assert_non_null(upstream_pick(&upstream, 0, 3, 0, 1));
 	server_set_weight(&servers[0], 1);
 	for (int in_a_row = 0, requests = 0; requests < 100; requests++) {
-		bool second = upstream_pick(&upstream, 0, 0, 0, 1) == &servers[1];
+		bool second = upstream_pick(&upstream, 0, 3, 0, 1) == &servers[1];
 		in_a_row = second ? in_a_row + 1 : 0;
 		assert_in_range(in_a_row, 0, 4);
 	}
