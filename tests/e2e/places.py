@@ -207,4 +207,46 @@ def reloaded(t):
     equal((one.most, two.most), (4, 2))
 
 
+@test("an event stream and an upgrade give the place at their server and in the queue back as one: no plain request is "
+      "refused beside them", workers=[1, 2, 4])
+def endless(t):
+    def serve(x):
+        x.read_body()
+        if x.request.target == "/events":
+            x.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            x.send(b"4\r\n:hi\n\r\n0\r\n\r\n")
+        elif x.request.target == "/socket":
+            x.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+            x.close()
+        else:
+            x.reply(200)
+
+    origin = t.origin(serve)
+    sluice = t.sluice(to(f"{origin} max_in_flight=1"))
+    found, lock = {}, threading.Lock()
+
+    def count(what, status):
+        with lock:
+            found[what, status] = found.get((what, status), 0) + 1
+
+    def ask(target):
+        client = t.client(sluice)
+        for _ in range(100):
+            if target == "/socket":
+                client = t.client(sluice)
+                client.request(target, fields=[("Upgrade", "websocket"), ("Connection", "Upgrade")])
+                count(target, client.read_head().status)
+                client.close()
+            else:
+                count(target, client.ask(target).status)
+
+    threads = [threading.Thread(target=ask, args=(target,), daemon=True)
+               for target in ("/x", "/events", "/x", "/socket", "/x", "/events", "/x", "/x")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+    equal(found, {("/x", 200): 500, ("/events", 200): 200, ("/socket", 101): 100})
+
+
 main()
