@@ -118,14 +118,12 @@ static bool calendar_is_empty(const struct shape *s, uint64_t head, uint64_t now
 	return (head & HEAD_OWN) >> USED_BITS < begin;
 }
 
-static uint64_t calendar_fresh(
-	const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
+static void calendar_make(const struct shape *s, struct entry *e, const struct birth *birth)
 {
 	uint64_t begin, end;
 
-	(void)sequence;
-	period_of(s, now, &begin, &end);
-	return pack(begin, used);
+	period_of(s, birth->now, &begin, &end);
+	birth_end(e, birth, pack(begin, birth->used));
 }
 
 static uint64_t calendar_reset(const struct shape *s, struct entry *e, const struct plan *plan)
@@ -171,7 +169,7 @@ const struct form_ops calendar_ops = {
 	.refund = calendar_refund,
 	.reset = calendar_reset,
 	.is_empty = calendar_is_empty,
-	.fresh = calendar_fresh,
+	.make = calendar_make,
 	.freeze = entry_freeze,
 	.is_same = calendar_is_same,
 	.remember = calendar_remember,

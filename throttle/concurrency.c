@@ -82,13 +82,12 @@ static bool concurrency_is_empty(const struct shape *s, uint64_t head, uint64_t 
 }
 
 /* What is in flight under another throttle doesn't end under this one. */
-static uint64_t concurrency_fresh(
-	const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
+static void concurrency_make(const struct shape *s, struct entry *e, const struct birth *birth)
 {
 	(void)s;
-	(void)now;
-	return HEAD_BORN | (used > 0 ? CONCURRENCY_SHARED : 0) |
-	       (uint64_t)sequence << (CONCURRENCY_LANES * LANE_BITS);
+	birth_end(e, birth,
+		HEAD_BORN | (birth->used > 0 ? CONCURRENCY_SHARED : 0) |
+			(uint64_t)birth->sequence << (CONCURRENCY_LANES * LANE_BITS));
 }
 
 void concurrency_share(const struct shape *s, struct plan *plan, uint64_t cost, uint64_t shared)
@@ -155,7 +154,7 @@ const struct form_ops concurrency_ops = {
 	.plan = concurrency_plan,
 	.refund = concurrency_refund,
 	.is_empty = concurrency_is_empty,
-	.fresh = concurrency_fresh,
+	.make = concurrency_make,
 	.freeze = entry_freeze,
 	.is_same = concurrency_is_same,
 	.remember = concurrency_remember,

@@ -211,6 +211,23 @@ struct when {
 	uint64_t at, given;
 };
 
+/* What a throttle is made of: with `used` units charged at `now`. */
+struct birth {
+	uint64_t head; /* of the entry, which is nobody's: 0 or a tombstone */
+	uint64_t used, now;
+	unsigned sequence; /* of the insertion */
+};
+
+/* The end of each constructor. False: another thread was faster. */
+static inline bool birth_end(struct entry *e, const struct birth *birth, uint64_t born)
+{
+	uint64_t head = birth->head;
+
+	/* acq_rel: as every change of a head; releases what was written before */
+	return atomic_compare_exchange_strong_explicit(
+		&e->head, &head, born, memory_order_acq_rel, memory_order_relaxed);
+}
+
 /* A kind of limit. `cost` is in units of the shape's scale. */
 struct form_ops {
 	/* Judges by one consistent view of the entry. GONE: it is special or was never used. */
@@ -226,11 +243,10 @@ struct form_ops {
 	uint64_t (*reset)(const struct shape *s, struct entry *e, const struct plan *plan);
 	/* Is nothing in use, and would nothing of it ever matter again? */
 	bool (*is_empty)(const struct shape *s, uint64_t head, uint64_t now);
-	/* Clears what the last caller left in the slots, while the head is this tombstone. NULL:
-	 * what is left does no harm. */
-	void (*clear)(const struct shape *s, struct entry *e, uint64_t head);
-	/* The head of a caller's new throttle with `used` units charged at `now`. */
-	uint64_t (*fresh)(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence);
+	/* The only constructor: makes a throttle of an entry that is nobody's. It writes all that
+	 * the form reads of an entry, whatever the last caller left there, and the head last. Of
+	 * several threads one swaps that; another, however late, changes nothing that counts. */
+	void (*make)(const struct shape *s, struct entry *e, const struct birth *birth);
 	/* Moves what is left unfinished out of the way and sets HEAD_SPECIAL. */
 	void (*freeze)(const struct shape *s, struct entry *e);
 	/* Does an entry of the shape `old` mean the same under this one? Then it is copied. */

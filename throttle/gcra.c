@@ -140,10 +140,12 @@ static bool gcra_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 	return (head & HEAD_OWN) + TIME_SLACK_NS < now;
 }
 
-static uint64_t gcra_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
+/* The sum of what was given back goes on from the last caller's: only what is added to it counts.
+ */
+static void gcra_make(const struct shape *s, struct entry *e, const struct birth *birth)
 {
-	(void)sequence;
-	return pack(now + (used > 0 ? increment_of(s, used) : 0));
+	birth_end(
+		e, birth, pack(birth->now + (birth->used > 0 ? increment_of(s, birth->used) : 0)));
 }
 
 static bool gcra_is_same(const struct shape *s, const struct shape *old)
@@ -185,7 +187,7 @@ const struct form_ops gcra_ops = {
 	.refund = gcra_refund,
 	.reset = gcra_reset,
 	.is_empty = gcra_is_empty,
-	.fresh = gcra_fresh,
+	.make = gcra_make,
 	.freeze = entry_freeze,
 	.is_same = gcra_is_same,
 	.remember = gcra_remember,

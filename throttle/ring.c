@@ -106,11 +106,6 @@ SELDOM static void move_hole(const struct shape *s, struct entry *e, uint64_t he
 		&e->head, &head, pack(s, &v), memory_order_acq_rel, memory_order_relaxed);
 }
 
-static inline _Atomic(uint64_t) *stamp_of(struct entry *e)
-{
-	return (_Atomic(uint64_t) *)(void *)((unsigned char *)e + sizeof(struct entry));
-}
-
 bool ring_is_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
 {
 	/* acquire: pairs with the release in touch_stamp */
@@ -121,7 +116,7 @@ bool ring_is_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_
 	uint64_t since = ticks_since(s, now >> s->shift, v.tick);
 	bool is_known = rest < 4 * s->keep; /* that the head's tick is no older than it seems */
 
-	if (rest <= s->keep || (v.fill == 0 && stamp == 0))
+	if (rest <= s->keep)
 		return false;
 	if (v.fill > 0)
 		return !is_known || since > s->keep_ticks;
@@ -143,7 +138,7 @@ bool ring_is_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_
  *
  * An empty one has nothing to forget, but the next charge must not be recorded at its tick because
  * that has come round and seems to be ahead of now: it too is put back, to where it was not yet two
- * periods ago. Not one that has no stamp: it was made this moment, and its time is that.
+ * periods ago.
  */
 static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
 {
@@ -162,14 +157,19 @@ static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, 
 
 /* Long rings, before a charge: the stamp is never further behind the last charge than a period, the
  * time that something of it may matter: of a ban that is how long it lasts. */
+static bool is_stamp_due(const struct shape *s, uint64_t stamp, uint64_t now)
+{
+	return stamp + s->keep < now;
+}
+
 static void touch_stamp(const struct shape *s, struct entry *e, uint64_t now)
 {
 	uint64_t old = atomic_load_explicit(stamp_of(e), memory_order_relaxed);
 
-	while (old + s->keep < now || old == 0)
+	while (is_stamp_due(s, old, now))
 		/* release: pairs with wipe_if_idle */
-		if (atomic_compare_exchange_weak_explicit(stamp_of(e), &old, now ? now : 1,
-			    memory_order_release, memory_order_relaxed))
+		if (atomic_compare_exchange_weak_explicit(
+			    stamp_of(e), &old, now, memory_order_release, memory_order_relaxed))
 			break;
 }
 
@@ -440,25 +440,47 @@ static bool ring_refund(
 	return true;
 }
 
-static uint64_t ring_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
+/* The stamp of a long ring that is being made. It stands for the use that the ring begins with, as
+ * if that was charged now: without it, or with the last caller's, the use would be taken for that
+ * of a time that nobody can tell. */
+static void make_stamp(const struct shape *s, struct entry *e, const struct birth *birth)
 {
-	uint32_t n = used < s->slots ? (uint32_t)used : s->slots;
+	/* acquire: before the look at the head. Who changes the stamp later has seen a later head.
+	 */
+	uint64_t old = atomic_load_explicit(stamp_of(e), memory_order_acquire);
+
+	if (is_stamp_due(s, old, birth->now) && head_still(e, birth->head))
+		/* release: pairs with ring_is_idle */
+		atomic_compare_exchange_strong_explicit(
+			stamp_of(e), &old, birth->now, memory_order_release, memory_order_relaxed);
+}
+
+/* All of the use is a claim whose slots are unwritten. The newest slot tells that: it must not be
+ * of the same tick from the last caller. */
+static void ring_make(const struct shape *s, struct entry *e, const struct birth *birth)
+{
+	uint32_t n = birth->used < s->slots ? (uint32_t)birth->used : s->slots;
 	struct view v = {
 		.type = n > 0 ? RING_OPEN : RING_CLEAN,
 		.claimed = n,
 		.fill = n,
 		.position = n % s->slots,
-		.tick = now >> s->shift,
+		.tick = birth->now >> s->shift,
 	};
 
-	(void)sequence;
-	return pack(s, &v);
+	if (s->first_slot > 0)
+		make_stamp(s, e, birth);
+	if (n > 0 && !is_claim_unwritten(s, e, &v))
+		v.tick++;
+	birth_end(e, birth, pack(s, &v));
 }
 
 static uint64_t ring_reset(const struct shape *s, struct entry *e, const struct plan *plan)
 {
+	const struct view v = {.type = RING_CLEAN, .tick = plan->at >> s->shift};
+
 	(void)e;
-	return ring_fresh(s, 0, plan->at, 0);
+	return pack(s, &v);
 }
 
 static bool ring_is_empty(const struct shape *s, uint64_t head, uint64_t now)
@@ -510,9 +532,9 @@ uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now)
 
 /* As ops has them, but for what is done for every verdict. */
 #define RING_OPS                                                                                   \
-	.refund = ring_refund, .reset = ring_reset, .is_empty = ring_is_empty,                     \
-	.fresh = ring_fresh, .freeze = ring_freeze, .is_same = ring_is_same,                       \
-	.remember = ring_remember, .recall = ring_recall
+	.refund = ring_refund, .reset = ring_reset, .is_empty = ring_is_empty, .make = ring_make,  \
+	.freeze = ring_freeze, .is_same = ring_is_same, .remember = ring_remember,                 \
+	.recall = ring_recall
 
 const struct form_ops ring_ops = {.plan = ring_plan, .finish = finish_claim, RING_OPS};
 const struct form_ops ring_short_ops = {.plan = ring_short_plan, .finish = finish_claim, RING_OPS};

@@ -63,6 +63,12 @@ static inline _Atomic(uint32_t) *slot_at(const struct shape *s, struct entry *e,
 	return &e->slot[s->first_slot + i];
 }
 
+/* Of long rings, in the place of two slots: when it was last used. */
+static inline _Atomic(uint64_t) *stamp_of(struct entry *e)
+{
+	return (_Atomic(uint64_t) *)(void *)((unsigned char *)e + sizeof(struct entry));
+}
+
 static inline uint32_t before(const struct shape *s, uint32_t i, uint32_t steps)
 {
 	return i >= steps ? i - steps : i + s->slots - steps;

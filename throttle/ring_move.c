@@ -83,7 +83,12 @@ void ring_repair(const struct shape *s, struct entry *e)
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
 	struct view v = unpack(s, head);
 
-	if (head == 0 || head_is_tombstone(head) || can_be(s, &v))
+	if (head == 0 || head_is_tombstone(head))
+		return;
+	/* None was made without a stamp. What is in use is not taken for long over. */
+	if (s->first_slot > 0 && atomic_load_explicit(stamp_of(e), memory_order_relaxed) == 0)
+		atomic_store_explicit(stamp_of(e), latest_of(s), memory_order_relaxed);
+	if (can_be(s, &v))
 		return;
 	v.fill = v.claimed = s->slots;
 	v.position = 0;

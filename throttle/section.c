@@ -128,7 +128,8 @@ SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, u
 	unsigned way = word_way(word);
 	_Atomic(uint64_t) *bucket_word = section_word(s, number);
 	struct entry *e = section_entry(s, number, way);
-	uint64_t used, at, head, born;
+	struct birth birth = {.sequence = word_sequence(word)};
+	uint64_t at, head;
 	/* acquire: so that the word is looked at after it */
 	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 
@@ -146,13 +147,10 @@ SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, u
 	if (!head_is_tombstone(head) || tombstone_sequence(head) != word_sequence(word) ||
 		atomic_load_explicit(bucket_word, memory_order_relaxed) != word)
 		return;
-	if (s->ops->clear != NULL)
-		s->ops->clear(&s->shape, e, head);
-	used = overflow_used(s, number, now, &at);
-	born = s->ops->fresh(&s->shape, used, birth_time(s, now, used, at), word_sequence(word));
-	/* acq_rel: as every change of a head */
-	atomic_compare_exchange_strong_explicit(
-		&e->head, &head, born, memory_order_acq_rel, memory_order_relaxed);
+	birth.head = head;
+	birth.used = overflow_used(s, number, now, &at);
+	birth.now = birth_time(s, now, birth.used, at);
+	s->ops->make(&s->shape, e, &birth);
 }
 
 static unsigned way_of(const struct section *s, uint64_t number, const struct entry *e)
@@ -263,17 +261,13 @@ SELDOM static enum inserted insert(
 SELDOM static void place_overflow(
 	struct section *s, uint64_t number, uint64_t now, struct place *place)
 {
-	uint64_t head = 0, fresh;
+	const struct birth birth = {.now = birth_time(s, now, 0, 0)};
 
 	place->is_overflow = true;
 	place->section = s;
 	place->entry = place->overflow = section_entry(s, number, BUCKET_WAYS);
-	if (atomic_load_explicit(&place->entry->head, memory_order_acquire) != 0)
-		return;
-	fresh = s->ops->fresh(&s->shape, 0, birth_time(s, now, 0, 0), 0);
-	/* acq_rel: as every change of a head */
-	atomic_compare_exchange_strong_explicit(
-		&place->entry->head, &head, fresh, memory_order_acq_rel, memory_order_relaxed);
+	if (atomic_load_explicit(&place->entry->head, memory_order_acquire) == 0)
+		s->ops->make(&s->shape, place->entry, &birth);
 }
 
 /* Of one level. */

@@ -466,25 +466,22 @@ static bool window_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 	return !(head & WINDOW_CLOSING) && v.now >= v.quantum + s->slots + s->lag_buckets;
 }
 
-/* Between two callers: what the last one left is not to be taken for the next one's. */
-static void window_clear(const struct shape *s, struct entry *e, uint64_t head)
+/* What the last caller left in the slots is not to be taken for the next one's. */
+static void window_make(const struct shape *s, struct entry *e, const struct birth *birth)
 {
+	uint64_t quantum = quantum_of(s, birth->now);
+
 	for (uint32_t i = 0; i < s->slots; i++) {
 		uint32_t old = atomic_load_explicit(slot_at(s, e, i), memory_order_acquire);
 
-		if (!head_still(e, head))
+		if (!head_still(e, birth->head))
 			return;
 		if (old != 0)
 			swap_slot(slot_at(s, e, i), old, 0);
 	}
 	if (s->first_slot > 0)
-		touch_stamp(s, e, quantum_of(s, latest_of(s)));
-}
-
-static uint64_t window_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
-{
-	(void)sequence;
-	return pack(s, quantum_of(s, now), used);
+		touch_stamp(s, e, quantum);
+	birth_end(e, birth, pack(s, quantum, birth->used));
 }
 
 static void window_freeze(const struct shape *s, struct entry *e)
@@ -587,8 +584,7 @@ const struct form_ops window_ops = {
 	.refund = window_refund,
 	.reset = window_reset,
 	.is_empty = window_is_empty,
-	.clear = window_clear,
-	.fresh = window_fresh,
+	.make = window_make,
 	.freeze = window_freeze,
 	.is_same = window_is_same,
 	.remember = window_remember,

@@ -4,6 +4,7 @@
  */
 #include "fixture.h"
 
+#include "throttle/limit.h"
 #include "throttle/ring.h"
 #include "throttle/section_move.h"
 #include "throttle/table.h"
@@ -159,6 +160,39 @@ static void test_no_head_twice(void **state)
 	refund_first(300);
 }
 
+/* A ring that is made of an entry whose newest slot has the very tick from its last caller: its
+ * slots are not taken for written. */
+static void make_of_the_same_tick(uint64_t quota, uint64_t used)
+{
+	static _Alignas(64) unsigned char memory[4096];
+	const struct throttle_limit limit = {
+		.name = "l", .quota = quota, .window_ns = SECOND, .slots = THROTTLE_EXACT};
+	struct entry *e = (struct entry *)(void *)memory;
+	_Atomic(uint64_t) latest = 1000 * SECOND;
+	struct birth birth = {.used = used, .now = 1000 * SECOND};
+	struct plan plan;
+	struct shape s;
+
+	limit_shape(&limit, &s);
+	s.latest = &latest;
+	memset(memory, 0, sizeof(memory));
+	for (uint64_t i = 0; i + 1 < used; i++)
+		e->slot[s.first_slot + i] = (uint32_t)((birth.now - SECOND) >> s.shift);
+	e->slot[s.first_slot + used - 1] = (uint32_t)(birth.now >> s.shift & s.slot_mask);
+	ring_ops.make(&s, e, &birth);
+	atomic_store(&latest, birth.now + SECOND / 2);
+	assert_int_equal(
+		ring_ops.plan(&s, e, 1, birth.now + SECOND / 2, HOW_LOOK, &plan), ENTRY_READY);
+	assert_int_equal(plan.used, used);
+}
+
+static void test_made_of_the_same_tick(void **state)
+{
+	(void)state;
+	make_of_the_same_tick(20, 7);
+	make_of_the_same_tick(40, 12);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -166,6 +200,7 @@ int main(void)
 		cmocka_unit_test(test_split_not_frozen),
 		cmocka_unit_test(test_refund_of_nobody),
 		cmocka_unit_test(test_no_head_twice),
+		cmocka_unit_test(test_made_of_the_same_tick),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
