@@ -9,7 +9,8 @@
  * store. (Every value that this model gives is one that C11 permits; that a load reads what is
  * written only later is left out.)
  *
- * More locations than there is room for are read at their newest.
+ * More locations than there is room for are read at their newest, and an acquire of one hands over
+ * the newest of all others: who wrote it is not known.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -220,12 +221,20 @@ static void write_as(unsigned thread, struct location *l, uint64_t value, int or
 	write_raw((void *)l->at, l->bytes, value);
 }
 
+static void acquire_unknown(unsigned thread, int order)
+{
+	if (memory.is_weak && is_acquire(order))
+		memory_begin_thread(thread);
+}
+
 uint64_t memory_load(unsigned thread, const volatile void *at, size_t bytes, int order)
 {
 	struct location *l = find(at, bytes);
 
-	if (l == NULL)
+	if (l == NULL) {
+		acquire_unknown(thread, order);
 		return read_raw(at, bytes);
+	}
 	refresh(l);
 	return read_as(thread, l, order, false);
 }
@@ -249,6 +258,7 @@ bool memory_swap(unsigned thread, volatile void *at, size_t bytes, uint64_t *exp
 	uint64_t value;
 
 	if (l == NULL) {
+		acquire_unknown(thread, success);
 		value = read_raw(at, bytes);
 		if (value == *expected)
 			write_raw(at, bytes, next);

@@ -250,7 +250,7 @@ static void grow(struct worker *w)
 	p->is_busy = false;
 }
 
-static void apply(struct worker *w, uint64_t now)
+static void apply(struct worker *w, uint64_t capacity, uint64_t now)
 {
 	const struct scenario *s = run.scenario;
 	const struct throttle_limit *limits = s->version[++run.next_version % s->versions];
@@ -260,7 +260,8 @@ static void apply(struct worker *w, uint64_t now)
 	if (engine_tracing())
 		printf("# apply: version %u\n", run.next_version % s->versions);
 	oracle_begin_version(run.oracle, limits);
-	if (throttle_table_apply(w->process->table, limits, ORACLE_LIMITS, 0, now, &report) != 0)
+	if (throttle_table_apply(
+		    w->process->table, limits, ORACLE_LIMITS, capacity, now, &report) != 0)
 		fail("limits could not be changed");
 	oracle_end_version(run.oracle);
 	w->process->retired_at = run.oracle->stamp++;
@@ -322,7 +323,7 @@ static void operate(struct worker *w, const struct operation *op)
 		break;
 	case WHAT_APPLY:
 		if (!w->process->is_busy)
-			apply(w, run.oracle->now);
+			apply(w, op->capacity, run.oracle->now);
 		break;
 	case WHAT_GROW:
 		if (!w->process->is_busy)
@@ -489,6 +490,7 @@ bool scenario_run(const struct scenario *s, const struct schedule *schedules, st
 	oracle_end_version(oracle);
 	memset(run.processes, 0, sizeof(run.processes));
 	table = open_table();
+	oracle->now += s->age;
 	fill(table);
 	run.table = table;
 	if (s->in_file)

@@ -126,6 +126,9 @@ static void make_operation(
 	op->behind = 0;
 	if (one_in(random, 3))
 		op->behind = scenario_random(random, one_in(random, 2) ? 40 * MS : 950 * MS);
+	op->capacity = 0;
+	if ((features & FEATURE_MORE) && one_in(random, 2))
+		op->capacity = 1 + scenario_random(random, 4 * s->fillers);
 }
 
 static void make_life(struct life *life, const struct scenario *s, unsigned number,
@@ -175,6 +178,9 @@ void scenario_make(struct scenario *s, unsigned features, uint64_t seed)
 				change_limit(&s->version[v][i], &s->version[v - 1][i], features,
 					&random);
 		}
+	if (features & FEATURE_OLD)
+		s->age = 4 * (s->version[0][0].window_ns + 2 * SECOND) +
+			 scenario_random(&random, 10 * SECOND);
 	for (unsigned i = 0; i < s->lives; i++)
 		make_life(&s->life[i], s, i, features, &random);
 }

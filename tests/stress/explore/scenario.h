@@ -25,6 +25,8 @@ enum feature {
 	FEATURE_WEAK = 1 << 11, /* half of the schedules have weak memory */
 	FEATURE_GROW = 1 << 12, /* the table begins with one bucket, callers come, it grows */
 	FEATURE_ROOM = 1 << 13, /* with FULL: not quite yet, and there is a level above */
+	FEATURE_OLD = 1 << 14,  /* the table is older than four windows and 8 s when callers come */
+	FEATURE_MORE = 1 << 15, /* a change of limits may raise the number of callers */
 };
 
 enum what {
@@ -46,6 +48,7 @@ struct operation {
 	unsigned caller, which;
 	uint32_t cost[ORACLE_LIMITS];
 	uint64_t advance, behind; /* of the clock before it; of the thread's clock */
+	uint64_t capacity;        /* APPLY: callers, 0: as before */
 };
 
 /* What a thread does. */
@@ -67,6 +70,7 @@ struct scenario {
 	uint64_t seed;
 	bool in_file, is_full, grows;
 	unsigned callers, versions, lives, fillers;
+	uint64_t age; /* of the table when the first callers come */
 	struct throttle_limit version[SCENARIO_VERSIONS][ORACLE_LIMITS];
 	struct life life[SCENARIO_LIVES];
 };
