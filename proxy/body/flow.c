@@ -103,6 +103,14 @@ static inline void took(struct flow *flow, struct buffer_pool *pool, size_t n)
 		took_some(flow, pool, n);
 }
 
+static void leave_empty_spool(struct flow *flow)
+{
+	if (spool_bytes(flow->spool) > 0)
+		return;
+	spool_free(flow->spool);
+	flow->spool = NULL;
+}
+
 bool flow_spill(struct flow *flow, struct buffer_pool *pool, struct spool_store *store,
 	struct spool_limits limits)
 {
@@ -121,11 +129,10 @@ bool flow_spill(struct flow *flow, struct buffer_pool *pool, struct spool_store 
 		if (n < runs[i].len)
 			break;
 	}
+	if (spool_is_lost(flow->spool))
+		return false;
 	took(flow, pool, spilled);
-	if (spool_bytes(flow->spool) == 0) {
-		spool_free(flow->spool);
-		flow->spool = NULL;
-	}
+	leave_empty_spool(flow);
 	return flow_bytes(flow) == 0;
 }
 
@@ -133,6 +140,8 @@ bool flow_spill(struct flow *flow, struct buffer_pool *pool, struct spool_store 
 static enum stream_result write_spool(struct flow *flow, struct stream *stream, uint64_t *written)
 {
 	while (flow->spool) {
+		if (spool_is_lost(flow->spool))
+			return STREAM_FAILED;
 		struct slice run = spool_front(flow->spool);
 		struct iovec piece = {(void *)(uintptr_t)run.at, run.len};
 		size_t n;
@@ -141,10 +150,7 @@ static enum stream_result write_spool(struct flow *flow, struct stream *stream, 
 		*written += n;
 		if (!spool_drop(flow->spool, n))
 			return STREAM_FAILED;
-		if (spool_bytes(flow->spool) == 0) {
-			spool_free(flow->spool);
-			flow->spool = NULL;
-		}
+		leave_empty_spool(flow);
 		if (result != STREAM_OK)
 			return result;
 	}

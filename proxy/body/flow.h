@@ -8,7 +8,8 @@
  * bounded by one block plus the one borrowed from, and by the spool.
  *
  * Bytes that a slow socket does not accept can be moved out of the runs into a spool, which
- * precedes them: flow_spill. The spool is there only while it holds something.
+ * precedes them: flow_spill. The spool is there only while it holds something, or once bytes in it
+ * were lost: then nothing more is written, as the peer would take what follows for what is missing.
  */
 #ifndef BODY_FLOW_H
 #define BODY_FLOW_H
@@ -20,7 +21,7 @@
 #include "spool/spool.h"
 
 struct flow {
-	struct spool *spool; /* NULL, or not empty: precedes all that follows */
+	struct spool *spool; /* NULL, or not empty, or lost: precedes all that follows */
 	struct buffer prefix;
 	struct slice body; /* stays with the source until flow_is_empty */
 	struct slice suffix;
@@ -62,13 +63,19 @@ void flow_truncate(struct flow *flow, size_t bytes);
 /*
  * Moves the runs into the spool, which is made with these limits when there is none. True when all
  * of them are in it, so that the runs can be filled again; else the rest stays, as there is no room
- * for it.
+ * for it, or flow_is_lost.
  */
 bool flow_spill(struct flow *flow, struct buffer_pool *pool, struct spool_store *store,
 	struct spool_limits limits);
 
+/* Can bytes of the spool not be read any more? Such a flow is never empty until it is cleared. */
+static inline bool flow_is_lost(const struct flow *flow)
+{
+	return flow->spool && spool_is_lost(flow->spool);
+}
+
 /* Writes as much as the socket takes. OK: the flow is empty. `*written` is added to. FAILED also
- * when the spool's file can't be read. */
+ * when it is lost. */
 enum stream_result flow_write(
 	struct flow *flow, struct stream *stream, struct buffer_pool *pool, uint64_t *written);
 

@@ -49,6 +49,12 @@ static enum pump_result fill_from_spool(struct pump *pump)
 	return put_content(pump, content) ? PUMP_WANTS_READ : PUMP_NO_MEMORY;
 }
 
+static bool is_lost(const struct pump *pump)
+{
+	return (pump->spool && spool_is_lost(pump->spool)) ||
+	       (pump->sink && flow_is_lost(pump->flow));
+}
+
 bool pump_has_content(const struct pump *pump)
 {
 	return (pump->spool && spool_bytes(pump->spool) > 0) ||
@@ -59,6 +65,8 @@ enum pump_result pump_fill(struct pump *pump)
 {
 	struct slice content;
 
+	if (is_lost(pump))
+		return PUMP_SPOOL_FAILED;
 	if (pump->spool && spool_bytes(pump->spool) > 0)
 		return fill_from_spool(pump);
 	if (pump->decoder.decoded)
@@ -113,12 +121,12 @@ static enum pump_result send_all(struct pump *pump)
 			case STREAM_OK:
 				break;
 			case STREAM_AGAIN:
-				if (!spill(pump))
-					return PUMP_WANTS_WRITE;
-				break;
+				if (spill(pump))
+					break;
+				return is_lost(pump) ? PUMP_SPOOL_FAILED : PUMP_WANTS_WRITE;
 			case STREAM_END:
 			case STREAM_FAILED:
-				return PUMP_SINK_FAILED;
+				return is_lost(pump) ? PUMP_SPOOL_FAILED : PUMP_SINK_FAILED;
 			}
 		}
 		if (!pump->encoder.tail_due)
@@ -173,6 +181,8 @@ static enum pump_result fetch(struct pump *pump, unsigned *turns)
 enum pump_result pump_run(struct pump *pump, unsigned turns)
 {
 	for (;;) {
+		if (is_lost(pump))
+			return PUMP_SPOOL_FAILED;
 		enum pump_result result = send_all(pump);
 		if (result != PUMP_DONE)
 			return result;
@@ -209,5 +219,5 @@ enum pump_result pump_collect(struct pump *pump, unsigned turns)
 			return PUMP_SPOOL_FAILED;
 		release(pump);
 	}
-	return PUMP_DONE;
+	return is_lost(pump) ? PUMP_SPOOL_FAILED : PUMP_DONE;
 }

@@ -36,7 +36,8 @@ enum pump_result {
 	PUMP_TOO_LARGE,     /* more content than max_bytes */
 	PUMP_SINK_FAILED,
 	PUMP_NO_MEMORY,
-	PUMP_SPOOL_FAILED, /* a temporary file can't be written or read, which is logged */
+	PUMP_SPOOL_FAILED, /* a temporary file can't be written or read, which is logged: what was
+			    * sent of the body is not all of it, and never will be */
 };
 
 struct pump {

@@ -216,6 +216,8 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 		exchange_abort(x, "no memory");
 		break;
 	case PUMP_SPOOL_FAILED:
+		/* An end of data may pass for the end of the request. */
+		stream_reset_at_close(server_stream(x->connection));
 		exchange_drop_connection(x);
 		exchange_reply(x, 503, "temporary file failed", 1000);
 		break;
@@ -326,7 +328,7 @@ bool forward_start(struct exchange *x)
 	exchange_enter(x, EXCHANGE_FORWARDING);
 	x->attempt.search = SEARCH_FIRST;
 	keep_body(x);
-	if (x->state == EXCHANGE_ENDED)
+	if (x->state != EXCHANGE_FORWARDING)
 		return false;     /* its file could not be read */
 	if (exchange_has_sent(x)) /* by another connection */
 		x->request_progress = exchange_has_request(x) ? REQUEST_READ : REQUEST_READING;

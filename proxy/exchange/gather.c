@@ -154,5 +154,5 @@ void gather_keep(struct exchange *x)
 		return;
 	free(x->memory.body);
 	x->memory.body = NULL;
-	exchange_abort(x, "temporary file failed");
+	exchange_reply(x, 503, "temporary file failed", 1000);
 }

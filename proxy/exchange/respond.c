@@ -401,13 +401,17 @@ void respond_run(struct exchange *x)
 		break;
 	case PUMP_SOURCE_ENDED:
 	case PUMP_SOURCE_BROKEN:
-	case PUMP_NO_MEMORY:
-	case PUMP_SPOOL_FAILED:
 		/* The head is out: only a cut tells the client that this is not all. */
 		x->turn.ticket.failed = true;
 		account_upstream_failure(x);
 		server_failed(x->server, "response cut short", worker_now_ms(x->worker));
 		exchange_abort(x, "response cut short");
+		break;
+	case PUMP_NO_MEMORY:
+		exchange_abort(x, "no memory");
+		break;
+	case PUMP_SPOOL_FAILED:
+		exchange_abort(x, "temporary file failed");
 		break;
 	}
 }

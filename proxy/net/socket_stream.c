@@ -32,7 +32,7 @@ static enum stream_result socket_read(struct stream *stream, struct buffer *buff
 	size_t room = buffer_room(buffer);
 	ssize_t n;
 
-	stream->unsure = false;
+	stream->unsure = 0;
 	do {
 		n = transfer_receive(stream->end.fd, buffer->at + buffer->end, room);
 	} while (n < 0 && errno == EINTR);

@@ -4,16 +4,18 @@
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-static void leave_yielded(struct stream *stream)
+/* That of those that yielded, or of doubtful ones. */
+static void leave_list(struct stream *stream)
 {
-	if (!stream->yielded_at)
+	if (!stream->listed_at)
 		return;
-	*stream->yielded_at = stream->next_yielded;
-	if (stream->next_yielded)
-		stream->next_yielded->yielded_at = stream->yielded_at;
-	else
-		stream->loop->yielded_end = stream->yielded_at;
-	stream->yielded_at = NULL;
+	*stream->listed_at = stream->next_listed;
+	if (stream->next_listed)
+		stream->next_listed->listed_at = stream->listed_at;
+	else if (stream->yielded)
+		stream->loop->yielded_end = stream->listed_at;
+	stream->listed_at = NULL;
+	stream->yielded = false;
 }
 
 /* Once a turn, before all others. */
@@ -23,22 +25,12 @@ static void wake_yielded(struct stream_loop *streams)
 
 	streams->turn = streams->loop->turn;
 	while ((stream = streams->yielded)) {
-		leave_yielded(stream);
+		leave_list(stream);
 		stream_expect_input(stream);
 	}
 }
 
 /* ---- short reads ----------------------------------------------------------------------------- */
-
-static void leave_doubtful(struct stream *stream)
-{
-	if (!stream->doubtful_at)
-		return;
-	*stream->doubtful_at = stream->next_doubtful;
-	if (stream->next_doubtful)
-		stream->next_doubtful->doubtful_at = stream->doubtful_at;
-	stream->doubtful_at = NULL;
-}
 
 static void look_soon(struct stream_loop *loop)
 {
@@ -52,16 +44,15 @@ void stream_note_short(struct stream *stream)
 	struct stream_loop *loop = stream->loop;
 
 	stream->readable = false;
-	stream->unsure = true;
-	stream->looks = loop->looks;
-	if (stream->doubtful_at)
-		return;
+	stream->unsure = STREAM_UNSURE;
+	if (stream->listed_at)
+		return; /* if it yielded, it is read soon */
 	if (!loop->doubtful)
 		look_soon(loop);
-	stream->next_doubtful = loop->doubtful;
+	stream->next_listed = loop->doubtful;
 	if (loop->doubtful)
-		loop->doubtful->doubtful_at = &stream->next_doubtful;
-	stream->doubtful_at = &loop->doubtful;
+		loop->doubtful->listed_at = &stream->next_listed;
+	stream->listed_at = &loop->doubtful;
 	loop->doubtful = stream;
 }
 
@@ -72,15 +63,16 @@ static void look(struct deadline *deadline)
 	struct stream *next;
 
 	for (struct stream *stream = loop->doubtful; stream; stream = next) {
-		next = stream->next_doubtful;
-		if (stream->unsure && stream->looks == loop->looks)
+		next = stream->next_listed;
+		if (stream->unsure == STREAM_UNSURE) {
+			stream->unsure = STREAM_UNSURE_SINCE_LOOK;
 			continue;
-		leave_doubtful(stream);
+		}
+		leave_list(stream);
 		if (stream->unsure && stream_has_input(stream))
 			stream_expect_input(stream);
-		stream->unsure = false;
+		stream->unsure = 0;
 	}
-	loop->looks++;
 	if (loop->doubtful)
 		look_soon(loop);
 }
@@ -131,12 +123,14 @@ void stream_yield(struct stream *stream)
 {
 	struct stream_loop *loop = stream->loop;
 
-	if (stream->yielded_at)
+	if (stream->yielded)
 		return;
-	stream->next_yielded = NULL;
-	stream->yielded_at = loop->yielded_end;
+	leave_list(stream);
+	stream->yielded = true;
+	stream->next_listed = NULL;
+	stream->listed_at = loop->yielded_end;
 	*loop->yielded_end = stream;
-	loop->yielded_end = &stream->next_yielded;
+	loop->yielded_end = &stream->next_listed;
 	loop_hurry(loop->loop);
 }
 
@@ -222,8 +216,7 @@ void stream_close(struct stream *stream)
 {
 	if (!stream->open)
 		return;
-	leave_yielded(stream);
-	leave_doubtful(stream);
+	leave_list(stream);
 	stream->open = false;
 	stream->transport->close(stream);
 }
@@ -255,8 +248,7 @@ bool stream_is_stale(const struct stream *stream)
 
 struct stream_export stream_export(struct stream *stream)
 {
-	leave_yielded(stream);
-	leave_doubtful(stream);
+	leave_list(stream);
 	stream->open = false;
 	return (struct stream_export){
 		stream->transport, stream->transport->export(stream), stream->sent};

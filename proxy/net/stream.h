@@ -43,7 +43,7 @@ struct stream_loop {
 	size_t fetched;                        /* bytes in this round */
 	struct stream *doubtful;               /* their last read was short, not long ago */
 	struct deadline look;                  /* set while there are some */
-	uint32_t look_ms, looks;               /* how often it passes, how often it has passed */
+	uint32_t look_ms;                      /* how often it passes */
 };
 
 struct stream_calls {
@@ -54,6 +54,10 @@ struct stream_calls {
 	void (*notify)(struct stream *stream);
 };
 
+/* How long ago a stream's last read was, of stream.unsure; 0: it was not short, or was looked at.
+ */
+enum stream_unsure { STREAM_UNSURE = 1, STREAM_UNSURE_SINCE_LOOK };
+
 /* The owner reads the state and changes none of it; the transport and this unit do. */
 struct stream {
 	const struct stream_calls *calls;
@@ -61,17 +65,17 @@ struct stream {
 	bool open;
 	bool readable, writable;
 	bool peer_closed;        /* the peer's end of data is known to come: read on until 0 */
-	bool unsure;             /* the last read was short: a reset may hide behind it */
+	unsigned char unsure;    /* the last read was short: a reset may hide behind it */
 	bool read_ended;         /* 0 or an error was read */
 	bool failed;             /* ECONNRESET, EPIPE, ...: no more data in either direction */
-	bool woken;              /* listed in its loop, to be served */
+	bool woken : 1;          /* listed in its loop, to be served */
+	bool yielded : 1;        /* and which of the two lists below it is in */
 	uint64_t received, sent; /* bytes so far */
 	struct stream_loop *loop;
 	struct stream *next_woken;
-	struct stream *next_yielded, **yielded_at;   /* yielded_at: NULL when it has not yielded */
-	struct stream *next_doubtful, **doubtful_at; /* the same of its loop's doubtful streams */
-	uint32_t looks;                              /* of the loop, at the last short read */
-	struct transport_end end;                    /* of the transport alone */
+	struct stream *next_listed,
+		**listed_at;      /* among those that yielded, or are doubtful; NULL */
+	struct transport_end end; /* of the transport alone */
 };
 
 /* How many are served at once: enough that the first of a stage pays little. If they have more than
@@ -128,7 +132,7 @@ static inline enum stream_result stream_read(struct stream *stream, struct buffe
  * and reads once again, which shows a reset that came together with the bytes. */
 static inline bool stream_may_have_more(struct stream *stream)
 {
-	stream->readable |= stream->unsure;
+	stream->readable |= stream->unsure != 0;
 	return stream->readable;
 }
 

@@ -24,10 +24,11 @@ struct spool {
 	struct spool_store *store;
 	struct spool_limits limits;
 	struct piece *first, *last;
-	uint64_t in_memory; /* bytes held */
-	uint64_t taken;     /* of the store's memory */
-	int fd;             /* -1: no file */
-	bool failed;
+	uint64_t in_memory;         /* bytes held */
+	uint64_t taken;             /* of the store's memory */
+	int fd;                     /* -1: no file */
+	bool failed;                /* its file can't be written or read: no more goes in */
+	bool is_lost;               /* nor does what was in it come out */
 	bool filled;                /* its own limits were reached, which is counted once */
 	bool refused[STORE_BOUNDS]; /* the same of its store's */
 	uint64_t file_size;         /* reserved */
@@ -91,6 +92,11 @@ uint64_t spool_space(const struct spool *spool)
 bool spool_failed(const struct spool *spool)
 {
 	return spool->failed;
+}
+
+bool spool_is_lost(const struct spool *spool)
+{
+	return spool->is_lost;
 }
 
 /* relaxed, both: numbers for people */
@@ -285,7 +291,7 @@ static bool read_back(struct spool *spool)
 static void lose(struct spool *spool)
 {
 	store_report(spool->store, "a temporary file can't be read", errno);
-	spool->failed = true;
+	spool->failed = spool->is_lost = true;
 	while (spool->first)
 		drop_piece(spool);
 	spool->in_memory = spool->in_file = 0;
@@ -335,9 +341,10 @@ size_t spool_put(struct spool *spool, struct slice bytes)
 			put_in_memory(spool, bytes.at + done, n);
 		done += n;
 	}
-	if (spool->in_file > 0 && spool->in_memory == 0 && !read_back(spool))
-		lose(spool);
-	return done;
+	if (spool->in_file == 0 || spool->in_memory > 0 || read_back(spool))
+		return done;
+	lose(spool);
+	return 0;
 }
 
 struct slice spool_front(const struct spool *spool)
@@ -354,7 +361,7 @@ bool spool_drop(struct spool *spool, size_t count)
 	struct piece *piece = spool->first;
 
 	if (count == 0)
-		return true;
+		return !spool->is_lost;
 	assert(piece && count <= piece->end - piece->start);
 	piece->start += (uint32_t)count;
 	spool->in_memory -= count;

@@ -12,6 +12,10 @@
  * Reads and writes of the file are done at once, on the calling thread: they are copies from and to
  * the page cache unless the system is short of memory.
  *
+ * A file may fail: what can't be written is not taken, and nothing more is. What can't be read is a
+ * loss. The call that finds it reports it, and so does every later one: a spool that is lost holds
+ * nothing, takes nothing and is never to be mistaken for one that is empty.
+ *
  * Invariant: the file holds nothing unless memory holds something, after each call that returns.
  */
 #ifndef SPOOL_SPOOL_H
@@ -48,7 +52,7 @@ size_t spool_room(struct spool *spool, size_t wanted);
 
 /* Copies bytes in and returns how many: all, or as many as there was room for. Fewer than
  * spool_room returned only if a file can't be written, which is logged; spool_failed is true from
- * then on. */
+ * then on. 0 when it can't be read either: spool_is_lost. */
 size_t spool_put(struct spool *spool, struct slice bytes);
 
 /* The oldest bytes, a run of them, until spool_drop or spool_free; empty when there are none. */
@@ -60,5 +64,8 @@ bool spool_drop(struct spool *spool, size_t count);
 
 /* Could its file not be written or read? */
 bool spool_failed(const struct spool *spool);
+
+/* Could its file not be read? Then bytes that it took are lost. */
+bool spool_is_lost(const struct spool *spool);
 
 #endif

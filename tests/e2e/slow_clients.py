@@ -1,12 +1,11 @@
 """Slow clients: what they do not send or take in time holds no place at an upstream, and every byte
 arrives in the end."""
 import hashlib
-import os
 import threading
 
 from lib.admin import value, with_admin
 from lib.client import request_bytes
-from lib.process import DEADLINE_SECONDS, SANITIZER, until
+from lib.process import DEADLINE_SECONDS, SANITIZER, temporary_files, until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
 from lib.workers import Barrier
@@ -29,19 +28,6 @@ def more_than_the_kernel_takes():
     with open("/proc/sys/net/ipv4/tcp_rmem") as read, open("/proc/sys/net/ipv4/tcp_wmem") as write:
         most = int(read.read().split()[2]) + 2 * int(write.read().split()[2])
     return min(most, 128 * MIB) + MIB
-
-
-def temporary_files(sluice):
-    """Files that sluice has open and no folder lists."""
-    folder = f"/proc/{sluice.pid}/fd"
-    found = 0
-    for fd in os.listdir(folder):
-        try:
-            target = os.readlink(f"{folder}/{fd}")
-        except OSError:
-            continue
-        found += target.endswith("(deleted)")
-    return found
 
 
 def send_length(x, size):

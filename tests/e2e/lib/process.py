@@ -185,6 +185,19 @@ def find_library(name):
     return found[0] if found else None
 
 
+def temporary_files(process):
+    """Files that a process has open and no folder lists."""
+    folder = f"/proc/{process.pid}/fd"
+    found = 0
+    for fd in os.listdir(folder):
+        try:
+            target = os.readlink(f"{folder}/{fd}")
+        except OSError:
+            continue
+        found += target.endswith("(deleted)")
+    return found
+
+
 def resident_bytes(pid):
     return _status_kib(pid, "VmRSS") * 1024
 

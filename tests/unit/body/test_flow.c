@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../random.h"
+#include "tests/unit/spool/broken_reads.h"
 
 #define BLOCK 512
 
@@ -275,6 +276,41 @@ static void anything_in_any_order(void **state)
 	}
 }
 
+/* Bytes that are lost leave no hole: nothing follows them, whatever is added and tried. */
+static void nothing_follows_what_is_lost(void **state)
+{
+	struct random random = random_begin("lost");
+	unsigned lost = 0;
+
+	(void)state;
+	for (int run = 0; run < 200; run++) {
+		struct fixture *f = begin();
+		uint64_t written = 0;
+		for (int step = 0; step < 100; step++) {
+			if (f->flow.body.len == 0)
+				put_prefix(f, random_below(&random, 2 * BLOCK));
+			broken_reads = random_below(&random, 4) == 0 ? EIO : 0;
+			if (random_below(&random, 3) > 0)
+				flow_spill(&f->flow, &f->pool, &f->store, f->kept);
+			else
+				flow_write(&f->flow, &f->stream, &f->pool, &written);
+			broken_reads = 0;
+			receive(f); /* which compares */
+			if (!flow_is_lost(&f->flow))
+				continue;
+			assert_false(flow_is_empty(&f->flow));
+			assert_false(flow_spill(&f->flow, &f->pool, &f->store, f->kept));
+			assert_int_equal(flow_write(&f->flow, &f->stream, &f->pool, &written),
+				STREAM_FAILED);
+		}
+		lost += flow_is_lost(&f->flow);
+		receive(f);
+		assert_int_equal(f->out, written);
+		end(f);
+	}
+	assert_true(lost > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +319,7 @@ int main(void)
 		cmocka_unit_test(grows_by_doubling),
 		cmocka_unit_test(spilled),
 		cmocka_unit_test(anything_in_any_order),
+		cmocka_unit_test(nothing_follows_what_is_lost),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "tests/unit/random.h"
+#include "tests/unit/spool/broken_reads.h"
 
 enum { BLOCK = 512, LONGEST = 60000 };
 
@@ -410,6 +411,58 @@ static void spills(void **state)
 	}
 }
 
+/* A collected body that can't be read back is never whole: not when it is collected, nor when it is
+ * sent, with nothing of it in the memory, or some. */
+static void lost_when_collected(void **state)
+{
+	static char text[8 * BLOCK];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	for (int in_memory = 0; in_memory < 2; in_memory++) {
+		struct fixture *f = begin(HTTP_BODY_LENGTH, sizeof(text), true);
+		struct spool_limits limits = {in_memory ? BLOCK : 0, sizeof(text), SPOOL_REQUEST};
+		f->pump.spool = spool_new(&f->store, limits);
+		f->pump.sink = NULL;
+		assert_int_equal(send(f->source.peer, text, sizeof(text), 0), sizeof(text));
+		look(f);
+		broken_reads = EIO;
+		enum pump_result result = pump_collect(&f->pump, 100);
+		assert_int_equal(result, in_memory ? PUMP_DONE : PUMP_SPOOL_FAILED);
+		f->pump.sink = &f->sink.stream;
+		assert_int_equal(pump_run(&f->pump, 100), PUMP_SPOOL_FAILED);
+		broken_reads = 0;
+		assert_int_equal(pump_run(&f->pump, 100), PUMP_SPOOL_FAILED);
+		assert_int_equal(pump_fill(&f->pump), PUMP_SPOOL_FAILED);
+		take(f, 4 * sizeof(text));
+		assert_true(f->out_len < sizeof(text)); /* no last chunk */
+		end(f);
+	}
+}
+
+/* The same of what a slow sink has left. */
+static void lost_when_spilled(void **state)
+{
+	static char text[8 * BLOCK];
+
+	(void)state;
+	struct fixture *f = begin(HTTP_BODY_LENGTH, sizeof(text), false);
+	f->pump.spills = true;
+	f->pump.kept = (struct spool_limits){0, sizeof(text), SPOOL_RESPONSE};
+	f->sink.stream.writable = false;
+	assert_int_equal(send(f->source.peer, text, sizeof(text), 0), sizeof(text));
+	look(f);
+	f->sink.stream.writable = false;
+	broken_reads = EIO;
+	assert_int_equal(pump_run(&f->pump, 100), PUMP_SPOOL_FAILED);
+	broken_reads = 0;
+	f->sink.stream.writable = true;
+	assert_int_equal(pump_run(&f->pump, 100), PUMP_SPOOL_FAILED);
+	take(f, sizeof(text));
+	assert_int_equal(f->out_len, 0);
+	end(f);
+}
+
 /* The parser goes before the sink has taken the last of a body. */
 static void finished_early(void **state)
 {
@@ -444,6 +497,8 @@ int main(void)
 		cmocka_unit_test(thrown_away),
 		cmocka_unit_test(turns),
 		cmocka_unit_test(spills),
+		cmocka_unit_test(lost_when_collected),
+		cmocka_unit_test(lost_when_spilled),
 		cmocka_unit_test(finished_early),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -419,7 +419,7 @@ static bool damage_files(const char *folder)
 }
 
 /* On a connection that has served another request: then it would be kept in one piece. */
-static void one_that_cannot_be_read_again_ends_its_exchange(void **state)
+static void one_that_cannot_be_read_again_is_answered(void **state)
 {
 	const struct stage_conf conf = {
 		.node = "buffering_folder = /tmp", .route = "request_buffering = 4k file 1M"};
@@ -438,8 +438,9 @@ static void one_that_cannot_be_read_again_ends_its_exchange(void **state)
 	assert_int_equal(x->gathering, GATHERING_READY);
 	assert_true(damage_files("/tmp/"));
 	exchange_next(x);
-	assert_int_equal(x->state, EXCHANGE_ENDED);
-	assert_has(stage->client.trace, "close(temporary file failed) ");
+	assert_string_equal(x->outcome, "temporary file failed");
+	assert_int_equal(x->answer.status, 503);
+	assert_int_equal(stage->server_count, 1); /* nothing of it has left */
 	stage_end(stage);
 	free(text);
 }
@@ -492,7 +493,7 @@ int main(void)
 		cmocka_unit_test(what_is_still_to_come_follows),
 		cmocka_unit_test(a_short_body_is_kept_in_one_piece),
 		cmocka_unit_test(others_stay_as_they_are),
-		cmocka_unit_test(one_that_cannot_be_read_again_ends_its_exchange),
+		cmocka_unit_test(one_that_cannot_be_read_again_is_answered),
 		cmocka_unit_test(up_to_64k),
 	};
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../random.h"
+#include "broken_reads.h"
 
 #define KIB 1024ULL
 #define MIB (1024 * KIB)
@@ -265,6 +266,46 @@ static void broken_disk(void **state)
 	end(f);
 }
 
+/* It is lost, and every call says so. */
+static void assert_lost(struct spool *spool)
+{
+	char byte = 'x';
+
+	assert_true(spool_is_lost(spool) && spool_failed(spool));
+	assert_int_equal(spool_bytes(spool), 0);
+	assert_int_equal(spool_space(spool), 0);
+	assert_int_equal(spool_room(spool, 1), 0);
+	assert_int_equal(spool_front(spool).len, 0);
+	assert_int_equal(spool_put(spool, (struct slice){&byte, 1}), 0);
+	assert_false(spool_drop(spool, 0));
+}
+
+/* What can't be read back is found when it is to come out, or at once where none is in memory. */
+static void unreadable_disk(void **state)
+{
+	(void)state;
+	for (int reads_at_once = 0; reads_at_once < 2; reads_at_once++) {
+		struct fixture *f = begin(reads_at_once ? 0 : MIB, 10 * MIB, 10);
+		struct spool *spool = spool_new(
+			&f->store, (struct spool_limits){64 * KIB, 8 * MIB, SPOOL_REQUEST});
+		broken_reads = EIO;
+		size_t taken = spool_put(spool, (struct slice){f->bytes, 100 * KIB});
+		assert_int_equal(taken, reads_at_once ? 0 : 100 * KIB);
+		assert_int_equal(spool_is_lost(spool), reads_at_once);
+		if (!reads_at_once) {
+			struct slice run;
+			do {
+				run = spool_front(spool);
+				assert_true(run.len > 0);
+			} while (spool_drop(spool, run.len));
+		}
+		broken_reads = 0;
+		assert_lost(spool);
+		spool_free(spool);
+		end(f);
+	}
+}
+
 static void random_use(void **state)
 {
 	struct random random = random_begin("random puts and takes");
@@ -320,6 +361,7 @@ int main(void)
 		cmocka_unit_test(no_folder),
 		cmocka_unit_test(full_disk),
 		cmocka_unit_test(broken_disk),
+		cmocka_unit_test(unreadable_disk),
 		cmocka_unit_test(random_use),
 	};
 
