@@ -203,9 +203,9 @@ const struct option options_listener[] = {
 		.help = "Longest time for which a client may stall while it reads its response."},
 	{"linger_timeout", &type_duration, LIVE, AT(linger_timeout_ms), .fallback = "30s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
-		.help = "Longest time for which the rest of a refused upload is read and "
-			"discarded, so that its client gets the response; a client that sends "
-			"nothing for 5s is cut."},
+		.help = "Longest time for which the rest of a refused upload or WebSocket message "
+			"is read and discarded, so that its client gets the response or the close "
+			"code; a client that sends nothing for 5s (close_timeout) is cut."},
 	{"linger_size", &type_size64, LIVE, AT(linger_bytes), .fallback = "1G",
 		BETWEEN(1 << 10, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Maximum number of bytes discarded in this way."},

@@ -213,6 +213,25 @@ void socket_server_closes(struct websocket *socket, struct slice payload)
 		socket_abort(socket, "no memory");
 }
 
+void socket_discard_client(struct websocket *socket)
+{
+	bool may_linger = socket->client.listener->conf->max_lingering > 0;
+
+	socket->closing.discards = may_linger;
+	socket->closing.client.done = !may_linger;
+}
+
+void socket_end_output(struct websocket *socket)
+{
+	struct passage_way *down = &socket->passage->down;
+
+	if (!socket->closing.discards || !socket->closing.client.told || down->is_over ||
+		!flow_is_empty(down->flow))
+		return;
+	down->is_over = true;
+	stream_end_output(down->sink);
+}
+
 void socket_client_gone(struct websocket *socket)
 {
 	struct socket_closing *closing = &socket->closing;
@@ -308,6 +327,10 @@ void socket_close_late(struct websocket *socket)
 {
 	struct socket_closing *closing = &socket->closing;
 
+	if (closing->discards && closing->server.done && socket->passage->down.is_over) {
+		closing->client.done = socket->again = true;
+		return;
+	}
 	/* Each side has one such time, which begins with its close frame. */
 	if (!closing->finishes || closing->is_late || closing->client.told) {
 		socket_abort(socket, "close timeout");

@@ -44,6 +44,14 @@ void socket_server_closes(struct websocket *socket, struct slice payload);
  * session then. The requests of a gateway are the caller's to end. */
 void socket_session_over(struct websocket *socket);
 
+/* What the client sends can't be read as frames any more, and is thrown away until it ends: it has
+ * no close frame to answer ours with. */
+void socket_discard_client(struct websocket *socket);
+
+/* Nothing is written to a client behind its close frame: one whose bytes are thrown away learns
+ * that it is to end. */
+void socket_end_output(struct websocket *socket);
+
 /* A side has ended without one. The first may end the socket. */
 void socket_client_gone(struct websocket *socket);
 void socket_server_gone(struct websocket *socket, const char *why);

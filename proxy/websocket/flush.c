@@ -91,7 +91,9 @@ static void flush_client(struct websocket *socket)
 	if (result == STREAM_FAILED) {
 		worker_count(socket->worker, STATS_CLIENT_GONE);
 		socket_abort(socket, "client gone");
+		return;
 	}
+	socket_end_output(socket);
 }
 
 void socket_flush(struct websocket *socket)

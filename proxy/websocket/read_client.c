@@ -23,7 +23,7 @@ static bool count_control(struct websocket *socket)
 		return true;
 	socket_close(socket, CLOSE_POLICY, SLICE("too many control frames"), CLOSE_GOING_AWAY,
 		"too many control frames");
-	socket->closing.client.done = true;
+	socket_discard_client(socket);
 	return false;
 }
 
@@ -108,7 +108,7 @@ static void act_on(struct websocket *socket, const struct message_event *event)
 		worker_count(socket->worker, STATS_MALFORMED);
 		socket_close(
 			socket, event->code, event->reason, CLOSE_GOING_AWAY, event->reason.at);
-		socket->closing.client.done = true; /* what it sends cannot be read any more */
+		socket_discard_client(socket);
 		break;
 	case MESSAGE_NO_MEMORY:
 		socket_abort(socket, "no memory");
@@ -134,6 +134,27 @@ static bool fetch(struct websocket *socket)
 		return false;
 	}
 	return false;
+}
+
+/* Thrown away, within the bounds of an upload that was refused. */
+static void discard(struct websocket *socket)
+{
+	struct passage_way *up = &socket->passage->up;
+	struct socket_closing *closing = &socket->closing;
+	uint64_t most = socket->client.listener->conf->linger_bytes;
+
+	while (!socket_has_ended(socket) && !closing->client.done) {
+		if (!socket_may_work(socket, &socket->client_work)) {
+			stream_yield(up->source);
+			return;
+		}
+		if (!up->in->at && !fetch(socket))
+			return;
+		closing->discarded_bytes += buffer_used(up->in);
+		buffer_release(up->in, &socket->worker->blocks);
+		if (closing->discarded_bytes >= most)
+			closing->client.done = socket->again = true;
+	}
 }
 
 /* It closed its half while it is not read. Whether it has left, TCP does not tell before it is sent
@@ -180,6 +201,8 @@ void socket_read_client(struct websocket *socket)
 	const struct gateway *gateway = socket->gateway;
 
 	read_frames(socket);
+	if (!socket_has_ended(socket) && socket->closing.discards)
+		discard(socket);
 	if (socket_has_ended(socket))
 		return;
 	if (socket->message.at || socket->gathered > 0 || (gateway && gateway->waiting_bytes > 0))

@@ -70,7 +70,7 @@ static bool takes_message(const struct websocket *socket)
 
 bool socket_reads_client(const struct websocket *socket)
 {
-	if (socket_has_ended(socket) || socket->closing.client.done)
+	if (socket_has_ended(socket) || socket->closing.client.done || socket->closing.discards)
 		return false;
 	const struct gateway *gateway = socket->gateway;
 	if (gateway)

@@ -68,11 +68,14 @@ struct socket_closing {
 			  answer of the server's stands for them */
 	bool is_late;  /* the server has not, in time */
 	bool hurries;  /* it waits for nothing any more: a drain of the worker ends */
+	bool discards; /* what the client sends is not read as frames any more, and thrown away
+			  until its end: a connection that is closed with unread bytes is reset,
+			  which takes the close frame from its client (http1/linger.h) */
 	struct socket_side client, server;
 	uint16_t client_code, server_code; /* of those that are due */
 	uint8_t reason_len;
 	char reason[FRAME_CONTROL_BYTES - 2];
-	uint64_t since_ms;
+	uint64_t since_ms, discarded_bytes;
 };
 
 struct socket_traffic {

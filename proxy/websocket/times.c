@@ -144,10 +144,19 @@ static void note_taken(struct websocket *socket)
 static uint64_t closing_ends_ms(const struct websocket *socket)
 {
 	const struct socket_closing *closing = &socket->closing;
-	uint64_t at_ms = closing->since_ms + socket_conf(socket)->close_timeout_ms;
+	uint64_t timeout_ms = socket_conf(socket)->close_timeout_ms;
+	uint64_t at_ms = closing->since_ms + timeout_ms;
 	bool is_servers = closing->finishes && !closing->is_late && !closing->client.told;
 	uint64_t last_ms = drain_part_ms(socket, is_servers ? DRAIN_ANSWER : DRAIN_CLOSE);
 
+	if (closing->discards && closing->server.done) {
+		/* Each byte prolongs it. */
+		uint64_t end_ms =
+			closing->since_ms + socket->client.listener->conf->linger_timeout_ms;
+		uint64_t heard_ms = socket->heard_ms + timeout_ms;
+		if (at_ms < heard_ms && at_ms < end_ms)
+			at_ms = heard_ms < end_ms ? heard_ms : end_ms;
+	}
 	return socket->worker->draining && last_ms < at_ms ? last_ms : at_ms;
 }
 

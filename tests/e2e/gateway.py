@@ -770,6 +770,20 @@ def too_big(t):
     equal(len(messages_of(backend.log)), 1)
 
 
+@test("a client that goes on to send behind its close frame can send all of it, and gets 1009")
+def too_big_and_more(t):
+    for route in (GATEWAY, "websocket = messages\n"):
+        origin = t.origin(Backend() if route == GATEWAY else ws.server())
+        sluice = t.sluice(to(origin, route=route + "max_message_size = 1k"))
+        socket = open_socket(t, sluice)
+        data = ws.frame(ws.BINARY, b"x" * 8_000_000, mask=b"abcd")
+        socket.stream.send(data[:1_000_000])
+        equal(socket.read().closes_with[0], 1009)
+        socket.stream.send(data[1_000_000:])
+        socket.stream.finish_sending()
+        equal(socket.stream.read_to_end(), b"")
+
+
 # ---- GRIP's prefixes ----------------------------------------------------------------------------
 
 @test("with the grip extension messages have a prefix, and others are not the client's")

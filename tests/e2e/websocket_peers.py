@@ -71,5 +71,14 @@ def through_gateway(t):
     equal(backend.faults, [])
 
 
+@group("ws learns why its message was refused, whatever it still sends")
+def refused(t):
+    for mode, server in (("messages", serve(t, "ws")), ("gateway", t.origin(Backend()))):
+        with t.point(mode):
+            sluice = t.sluice(to(server, route=f"websocket = {mode}\nmax_message_size = 1k"))
+            status, output = process.run([*command(t, "ws"), "big", f"ws://{sluice.address}/", "24"])
+            equal((status, json.loads(output)), (0, [1009] * 24))
+
+
 if __name__ == "__main__":
     main()

@@ -1,6 +1,7 @@
 // ws from npm as a peer of sluice.
 //   node websocket.mjs server            echoes; prints its port, ends with its standard input
 //   node websocket.mjs client URL COUNT  sends so many messages of each kind, prints what came back
+//   node websocket.mjs big URL COUNT     each of so many sockets sends 4 MB, prints their close codes
 import { createHash } from 'node:crypto';
 import WebSocket, { WebSocketServer } from 'ws';
 
@@ -46,8 +47,26 @@ function ask(url, count) {
 	socket.on('error', (error) => console.log(JSON.stringify({ error: error.message })));
 }
 
+function sendBig(url) {
+	return new Promise((resolve) => {
+		const socket = new WebSocket(url);
+		socket.on('open', () => socket.send(Buffer.alloc(4e6)));
+		socket.on('error', () => {});
+		socket.on('close', (code) => resolve(code));
+	});
+}
+
+async function big(url, count) {
+	const codes = [];
+	for (let i = 0; i < count; i++)
+		codes.push(await sendBig(url));
+	console.log(JSON.stringify(codes));
+}
+
 const [mode, url, count] = process.argv.slice(2);
 if (mode === 'server')
 	serve();
+else if (mode === 'big')
+	await big(url, Number(count));
 else
 	ask(url, Number(count));

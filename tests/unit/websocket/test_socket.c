@@ -402,7 +402,7 @@ static void control_frames_are_bounded(void **state)
 	}
 	assert_false(o.socket->closing.begun);
 	opened_client(&o, FRAME_PING, "x");
-	assert_string_equal(opened_to_client(&o), "close(1008 too many control frames) ");
+	assert_string_equal(opened_to_client(&o), "close(1008 too many control frames) end");
 	assert_string_equal(opened_to_server(&o), "close(1001 too many control frames) ");
 	opened_end(&o);
 }
@@ -418,7 +418,7 @@ static void empty_fragments_count_as_such(void **state)
 		stage_at(o.stage, i * 9);
 		stage_turn(o.stage);
 	}
-	assert_string_equal(opened_to_client(&o), "close(1008 too many control frames) ");
+	assert_string_equal(opened_to_client(&o), "close(1008 too many control frames) end");
 	opened_end(&o);
 }
 
@@ -427,10 +427,14 @@ static void what_breaks_the_rules(void **state)
 	(void)state;
 	opened_begin(&o, &plain);
 	opened_client(&o, FRAME_TEXT, "\xff");
-	assert_string_equal(opened_to_client(&o), "close(1007 text is not UTF-8) ");
+	assert_string_equal(opened_to_client(&o), "close(1007 text is not UTF-8) end");
 	assert_has(opened_to_server(&o), "close(1001 ");
-	assert_true(o.socket->closing.client.done); /* nothing more of it is read */
 	opened_server_closes(&o, 1001, "");
+	assert_true(opened_is_open(&o));
+	opened_client(&o, FRAME_TEXT, "late"); /* thrown away */
+	assert_true(opened_is_open(&o));
+	memory_peer_end_output(o.client.wire);
+	opened_turn(&o);
 	assert_false(opened_is_open(&o));
 	assert_int_equal(stage_count(o.stage, STATS_MALFORMED), 1);
 	opened_end(&o);
@@ -440,7 +444,44 @@ static void what_breaks_the_rules(void **state)
 	opened_end(&o);
 }
 
-/* And nothing more of it is read. */
+/* Bytes of a client whose frames can't be read are thrown away as those of a refused upload. */
+static void it_lingers_within_bounds(void **state)
+{
+	static const struct stage_conf small = {.route = OPENED_ROUTE,
+					       .listener =
+						       "linger_size = 1k\nlinger_timeout = 12s\n"},
+				       none = {.route = OPENED_ROUTE,
+					       .listener = "max_lingering = 0\n"};
+	static char bytes[1025];
+
+	(void)state;
+	memset(bytes, 'x', sizeof(bytes) - 1);
+	for (unsigned i = 0; i < 3; i++) {
+		opened_begin(&o, i == 2 ? &none : &small);
+		opened_client(&o, FRAME_TEXT, "\xff");
+		assert_has(opened_to_client(&o), "close(1007 text is not UTF-8) ");
+		opened_to_server(&o);
+		opened_server_closes(&o, 1001, "");
+		assert_int_equal(opened_is_open(&o), i < 2);
+		if (i == 0) {
+			opened_client(&o, FRAME_TEXT, bytes);
+		} else if (i == 1) {
+			stage_at(o.stage, 4000);
+			opened_client(&o, FRAME_TEXT, "x"); /* 5 s more, but not for ever */
+			assert_int_equal(o.passage->wait.deadline.at_ms,
+				worker_now_ms(o.stage->worker) + 5000);
+			stage_at(o.stage, 8000);
+			opened_client(&o, FRAME_TEXT, "x");
+			stage_pass(o.stage, &o.passage->wait.deadline);
+			opened_turn(&o);
+			assert_int_equal(worker_now_ms(o.stage->worker), STAGE_START_MS + 12000);
+		}
+		assert_false(opened_is_open(&o));
+		opened_end(&o);
+	}
+}
+
+/* And nothing more of it is read as frames. */
 static void a_flood_is_not_read_on(void **state)
 {
 	(void)state;
@@ -453,7 +494,7 @@ static void a_flood_is_not_read_on(void **state)
 		opened_turn(&o);
 	}
 	assert_true(o.socket->closing.begun);
-	assert_true(o.socket->closing.client.done);
+	assert_true(o.socket->closing.discards);
 	opened_end(&o);
 }
 
@@ -590,6 +631,7 @@ int main(void)
 		cmocka_unit_test(control_frames_are_bounded),
 		cmocka_unit_test(empty_fragments_count_as_such),
 		cmocka_unit_test(what_breaks_the_rules),
+		cmocka_unit_test(it_lingers_within_bounds),
 		cmocka_unit_test(a_flood_is_not_read_on),
 		cmocka_unit_test(compressed_messages_pass_as_they_are),
 		cmocka_unit_test(a_message_has_its_line),
