@@ -304,6 +304,30 @@ def gone_at_pace(t):
     true(most <= 14, f"{most} within a second, with what a slow machine may bring together")
 
 
+@test("clients that are cut at once: each DISCONNECT arrives, and no more at once than its server allows")
+def gone_from_bounded_server(t):
+    lock, now, most = threading.Lock(), [0], [0]
+
+    def before(call):
+        if call.events != [GONE]:
+            return
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.1)  # it takes that long
+        with lock:
+            now[0] -= 1
+
+    backend = Backend(before=before)
+    sluice = t.sluice(to(f"{t.origin(backend)} max_in_flight=2", route=GATEWAY))
+    sockets = [open_socket(t, sluice) for _ in range(24)]
+    for socket in sockets:
+        socket.stream.reset()
+    backend.log.wait_for(24 + 24)
+    equal((backend.log.all().count(GONE), most[0]), (24, 2))
+    equal(backend.faults, [])
+
+
 @test("clients that leave while a slow OPEN is under way: DISCONNECT behind its answer, and only if it opened")
 def gone_before_open(t):
     opened, gone, lock = {}, {}, threading.Lock()
