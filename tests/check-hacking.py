@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""HACKING.md names files, folders and functions that there are, and its map has each room. TAP.
+"""HACKING.md and docs/dev name files, folders and functions that there are, and the map has each room. TAP.
 
 A path is looked for in the source and in the folders that HACKING leaves out of its paths
 (`gate/roster.h` is in proxy/, `ends.c` anywhere). A word with an underscore is a name of the code or
@@ -7,12 +7,13 @@ of an option; a name with `()` is a pattern. In the request's way, a row that be
 names a function that this file defines.
 """
 import fnmatch
+import glob
 import os
 import re
 import sys
 
 TOP = os.environ.get('top_srcdir', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
-ROOTS = ['throttle', 'proxy', 'demo', 'etc', 'tests', 'docker', 'debian', '.ci']
+ROOTS = ['throttle', 'proxy', 'demo', 'docs', 'etc', 'tests', 'docker', 'debian', '.ci']
 # In text of HACKING, but not of the source.
 ELSEWHERE = {'HTTP/1', 'limits/NAME'}
 ENDINGS = ('.c', '.h', '.py', '.sh', '.md', '.ini', '.json')
@@ -74,8 +75,11 @@ def misplaced(way, texts):
 
 
 def main():
-    with open(os.path.join(TOP, 'HACKING.md'), encoding='utf-8') as file:
-        text = file.read()
+    pages = [os.path.join(TOP, 'HACKING.md'), *sorted(glob.glob(os.path.join(TOP, 'docs/dev/*.md')))]
+    text = ''
+    for page in pages:
+        with open(page, encoding='utf-8') as file:
+            text += file.read()
     paths, texts = find_source()
     names = set(re.findall(r'\w+', '\n'.join(texts.values())))
     blocks = re.findall(r'^```\n(.*?)^```', text, re.M | re.S)

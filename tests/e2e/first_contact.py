@@ -1,4 +1,4 @@
-"""README's first configuration for an API of one's own, in front of an API that breaks above 50 requests a second."""
+"""The tutorial's first configuration for an API of one's own, in front of an API that breaks above 50 requests a second."""
 import collections
 import os
 import re
@@ -8,7 +8,7 @@ import time
 from lib.process import Lateness, kept_waiting_seconds
 from lib.tap import equal, main, test, true
 
-README = os.path.join(os.environ.get("top_srcdir") or os.path.join(os.path.dirname(__file__), "../.."), "README.md")
+TUTORIAL = os.path.join(os.environ.get("top_srcdir") or os.path.join(os.path.dirname(__file__), "../.."), "docs/tutorial.md")
 BREAKS_ABOVE = 50
 TRUSTED = "trusted_proxies = 127.0.0.0/8"  # its callers are those of a load balancer
 
@@ -35,12 +35,12 @@ class Api:
 
 def configuration(t, server):
     """The first ini of that chapter, with the test's server and folder; the listener is the test's own."""
-    with open(README, encoding="utf-8") as readme:
-        chapter = readme.read().partition("## In front of your own API")[2]
+    with open(TUTORIAL, encoding="utf-8") as tutorial:
+        chapter = tutorial.read().partition("## In front of your own API")[2]
     ini = re.search(r"```ini\n(.*?)```", chapter, re.S)[1]
     ini = re.sub(r"(?m)^server = \S+", f"server = {server}", ini)
     ini, removed = re.subn(r"(?ms)^\[sluice\].*?(?=^\[upstream)", "", ini)
-    equal((removed, ini.count("pace = 45 per 1s")), (1, 1), "README's file")
+    equal((removed, ini.count("pace = 45 per 1s")), (1, 1), "the tutorial's file")
     return ini
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Small simulated fleets: what their leases cost, leave unused and take to come back is within what README.md says, and a
+"""Small simulated fleets: what their leases cost, leave unused and take to come back is within what its README.md says, and a
 store that gives too much is found. TAP. All is drawn from a seed: the machine's speed changes nothing."""
 import os
 import subprocess

@@ -1,6 +1,6 @@
 /*
  * The sample ini and the man page say what the option table says: every key, with its default, and
- * no other key. The README names the keys.
+ * no other key.
  */
 #include "config.h"
 
@@ -211,38 +211,6 @@ static void the_man_page_has_a_line_a_sentence(void **state)
 	}
 }
 
-/* Section for section, in the table's order: a row of the README's with every key and no other. */
-static void the_readme_names_every_key(void **state)
-{
-	char *text = read_source("README.md");
-
-	(void)state;
-	for (size_t i = 0; i < SECTIONS; i++) {
-		const struct option_section *section = &option_sections[i];
-		char *row = NULL;
-		size_t len = 0;
-		FILE *out = open_memstream(&row, &len);
-
-		for (size_t j = 0; j < *section->option_count; j++)
-			fprintf(out, "%s`%s`", j ? " " : "| ", section->options[j].name);
-		fprintf(out, " |\n");
-		fclose(out);
-		char *begin = NULL;
-		assert_true(asprintf(&begin, "\n| `%s%s%s", i == SECTION_SERVER ? "" : "[",
-				    section->kind,
-				    i == SECTION_SERVER ? " = "
-				    : section->named    ? " NAME]`"
-							: "]`") > 0);
-		const char *at = strstr(text, begin);
-		const char *end = at ? strchr(at + 1, '\n') : NULL;
-		if (!end || (size_t)(end + 1 - at) < len || memcmp(end + 1 - len, row, len) != 0)
-			fail_msg("the README's row of %s should end with\n%s", section->kind, row);
-		free(begin);
-		free(row);
-	}
-	free(text);
-}
-
 /* A default is a good value and within its bounds, or no file could be read at all. */
 static void every_default_is_good(void **state)
 {
@@ -276,7 +244,6 @@ int main(void)
 		cmocka_unit_test(the_sample_is_good_with_all_its_examples),
 		cmocka_unit_test(the_man_page_holds_the_reference),
 		cmocka_unit_test(the_man_page_has_a_line_a_sentence),
-		cmocka_unit_test(the_readme_names_every_key),
 		cmocka_unit_test(every_default_is_good),
 		cmocka_unit_test(names_and_helps_are_whole),
 	};
