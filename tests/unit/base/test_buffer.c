@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK 256
 
@@ -140,7 +141,7 @@ static void random_steps(void **state)
 	buffer_pool_clear(&pool);
 }
 
-int main(void)
+UNIT_SUITE(test_buffer)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(blocks_are_reused),

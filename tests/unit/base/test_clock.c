@@ -7,6 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 static void iso_has_milliseconds_cut(void **state)
 {
 	struct clock_cache cache = {0};
@@ -91,7 +93,7 @@ static void steps_of_the_wall(void **state)
 	assert_true(clock_anchor_step(&anchor, boot + 9004 * s, wall + 9004 * s + 20 * ms) == 0);
 }
 
-int main(void)
+UNIT_SUITE(test_clock)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(steps_of_the_wall),

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 #define A      "00112233445566778899aabbccddeeff"
 #define B      "ffeeddccbbaa99887766554433221100"
 #define SECRET SLICE("of the fleet")
@@ -62,7 +64,7 @@ static void nonces(void **state)
 	assert_false(hop_is_nonce(SLICE("00112233445566778899aabbccdde\"ff")));
 }
 
-int main(void)
+UNIT_SUITE(test_hop_proof)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_proof_is_that_of_its_side_and_connection_alone),

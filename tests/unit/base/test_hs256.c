@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 /* RFC 7515 appendix A.1: its key, and its token, which has line breaks in the JSON. */
 static const unsigned char rfc_key[] = {3, 35, 53, 75, 43, 15, 165, 188, 131, 126, 6, 101, 119, 123,
 	166, 143, 90, 179, 40, 230, 240, 84, 201, 40, 169, 15, 132, 178, 210, 80, 46, 191, 211, 251,
@@ -93,7 +95,7 @@ static void other_forms_are_refused(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_hs256)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_example_of_the_rfc_is_read),

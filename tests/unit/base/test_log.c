@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 enum { WRITERS = 4, LINES = 20000 };
 
 struct files {
@@ -545,7 +547,7 @@ static void threads_keep_their_order(void **state)
 
 #define file_test(name) cmocka_unit_test_setup_teardown(name, make_files, remove_files)
 
-int main(void)
+UNIT_SUITE(test_log)
 {
 	const struct CMUnitTest tests[] = {
 		file_test(lines_have_date_level_and_text),

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 static void ring_wraps_at_every_length(void **state)
 {
 	struct log_ring ring;
@@ -53,7 +55,7 @@ static void ring_refuses_what_does_not_fit(void **state)
 	log_ring_free(&ring);
 }
 
-int main(void)
+UNIT_SUITE(test_log_ring)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ring_wraps_at_every_length),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/notify.h"
+#include "tests/unit/suite.h"
 
 /* A manager's socket at `address`; `len` bytes of its name count. */
 static int listen_at(const char *name, size_t len)
@@ -133,7 +134,7 @@ static void the_watchdog_of_this_process(void **state)
 	assert_int_equal(notify_watchdog_us("99999999999999999999", NULL, 7), 0);
 }
 
-int main(void)
+UNIT_SUITE(test_notify)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(by_path),

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/processors.h"
+#include "tests/unit/suite.h"
 
 static char root[64];
 
@@ -156,7 +157,7 @@ static void the_affinity_mask(void **state)
 	assert_int_equal(processors_usable(root), (unsigned)CPU_COUNT(&before));
 }
 
-int main(void)
+UNIT_SUITE(test_processors)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(without_control_groups, make_root, remove_root),

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 static void equality(void **state)
 {
 	(void)state;
@@ -51,7 +53,7 @@ static void list_membership_ignores_case(void **state)
 	assert_false(slice_list_has(SLICE(",,,"), SLICE("close")));
 }
 
-int main(void)
+UNIT_SUITE(test_slice)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equality),

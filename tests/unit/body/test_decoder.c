@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 struct source {
 	struct http_head head;
@@ -180,7 +181,7 @@ static void which_trailers_are_meant(void **state)
 	end(&s);
 }
 
-int main(void)
+UNIT_SUITE(test_decoder)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_a_body_nothing_is_taken),

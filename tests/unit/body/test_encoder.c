@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 #define BLOCK 512
 
 struct sink {
@@ -145,7 +147,7 @@ static void long_trailers(void **state)
 	end(&s);
 }
 
-int main(void)
+UNIT_SUITE(test_encoder)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(content_as_it_is),

@@ -18,6 +18,7 @@
 
 #include "../random.h"
 #include "tests/unit/spool/broken_reads.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK 512
 
@@ -311,7 +312,7 @@ static void nothing_follows_what_is_lost(void **state)
 	assert_true(lost > 0);
 }
 
-int main(void)
+UNIT_SUITE(test_flow)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(borrowed),

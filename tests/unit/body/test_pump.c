@@ -19,6 +19,7 @@
 
 #include "tests/unit/random.h"
 #include "tests/unit/spool/broken_reads.h"
+#include "tests/unit/suite.h"
 
 enum { BLOCK = 512, LONGEST = 60000 };
 
@@ -488,7 +489,7 @@ static void finished_early(void **state)
 	end(f);
 }
 
-int main(void)
+UNIT_SUITE(test_pump)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bodies_come_out_as_they_went_in),

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "text.h"
+#include "tests/unit/suite.h"
 
 static void sections(void **state)
 {
@@ -390,7 +391,7 @@ static void shared_health_checks(void **state)
 					  "health_shared = off\n"));
 }
 
-int main(void)
+UNIT_SUITE(test_check)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(former_names),

@@ -5,6 +5,7 @@
 
 #include "conf/conf.h"
 #include "text.h"
+#include "tests/unit/suite.h"
 
 /* Every option with a default: in each section, `visit` is called with its row. */
 static void each_default(void (*visit)(const struct option_section *, const struct option *))
@@ -72,7 +73,7 @@ static void repeated_lines_add(void **state)
 		2);
 }
 
-int main(void)
+UNIT_SUITE(test_defaults)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lists_with_a_default_are_cleared),

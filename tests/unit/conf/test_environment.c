@@ -1,5 +1,6 @@
 /* Values from the environment: ${NAME}, ${NAME:-DEFAULT}, and $${ for a text that only looks so. */
 #include "text.h"
+#include "tests/unit/suite.h"
 
 static void set(const char *name, const char *value)
 {
@@ -116,7 +117,7 @@ static void what_is_too_long(void **state)
 	set("SLUICE_A", NULL);
 }
 
-int main(void)
+UNIT_SUITE(test_environment)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(variables),

@@ -1,5 +1,6 @@
 /* The list of errors: nothing is left out of it, each has its line, and it has an end. */
 #include "text.h"
+#include "tests/unit/suite.h"
 
 /* Each in its place, none hiding another. */
 static void ten_mistakes_are_ten_errors(void **state)
@@ -262,7 +263,7 @@ static void lines_of_keys(void **state)
 	conf_release(conf);
 }
 
-int main(void)
+UNIT_SUITE(test_errors)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ten_mistakes_are_ten_errors),

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 static char folder[64];
 
 static int make_folder(void **state)
@@ -250,7 +252,7 @@ static int remove_folder(void **state)
 	return rmdir(folder);
 }
 
-int main(void)
+UNIT_SUITE(test_files)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(files_of_callers),

@@ -1,5 +1,6 @@
 /* Lines as other programs have them: errors that say what it is here. */
 #include "text.h"
+#include "tests/unit/suite.h"
 
 static void keys_and_lines(void **state)
 {
@@ -56,7 +57,7 @@ static void values(void **state)
 	bad("route a", "limits = base other\nupstream = u", "expected names with commas");
 }
 
-int main(void)
+UNIT_SUITE(test_foreign)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(keys_and_lines),

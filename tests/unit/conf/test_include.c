@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 static char folder[64];
 
 static int make_folder(void **state)
@@ -239,7 +241,7 @@ static void in_other_sections(void **state)
 	load_bad("/main.ini:14: [route r] include: unknown key here; it belongs in [sluice]", NULL);
 }
 
-int main(void)
+UNIT_SUITE(test_include)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(files_in_their_order, make_folder, remove_folder),

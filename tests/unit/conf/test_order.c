@@ -1,5 +1,6 @@
 /* Which route is tried first. */
 #include "text.h"
+#include "tests/unit/suite.h"
 
 static char *text;
 
@@ -195,7 +196,7 @@ static int end(void **state)
 	return 0;
 }
 
-int main(void)
+UNIT_SUITE(test_order)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(by_host),

@@ -2,6 +2,7 @@
 #include "text.h"
 
 #include "conf/reader.h"
+#include "tests/unit/suite.h"
 
 struct seen {
 	char text[1 << 17];
@@ -219,7 +220,7 @@ static void long_section_names(void **state)
 		"1[limit|abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij]");
 }
 
-int main(void)
+UNIT_SUITE(test_reader)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(plain_lines),

@@ -10,6 +10,7 @@
 
 #include "conf/options.h"
 #include "conf/reference.h"
+#include "tests/unit/suite.h"
 
 static char *read_source(const char *name)
 {
@@ -236,7 +237,7 @@ static void names_and_helps_are_whole(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_reference)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_sample_has_every_key_and_no_other),

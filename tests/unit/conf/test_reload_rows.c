@@ -6,6 +6,7 @@
 
 #include "conf/compare.h"
 #include "text.h"
+#include "tests/unit/suite.h"
 
 struct sample {
 	enum section_id section;
@@ -454,7 +455,7 @@ static void sections_that_come_and_go_are_reported_as_a_whole(void **state)
 	conf_release(b);
 }
 
-int main(void)
+UNIT_SUITE(test_reload_rows)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_row_says_what_a_reload_does_with_it),

@@ -6,6 +6,7 @@
 
 #include "conf/reference.h"
 #include "conf/revise.h"
+#include "tests/unit/suite.h"
 
 #define TEXT TEXT_BASE "[limit slow]\nrate = 100 per 10s\nmode = shadow\n"
 
@@ -188,7 +189,7 @@ static void included(void **state)
 	assert_int_equal(system(path), 0);
 }
 
-int main(void)
+UNIT_SUITE(test_revise)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_that),

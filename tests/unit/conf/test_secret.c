@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 static char folder[64], ini[96], key[96];
 
 static int begin(void **state)
@@ -156,7 +158,7 @@ static void a_dump_shows_no_password(void **state)
 	unsetenv("WORD");
 }
 
-int main(void)
+UNIT_SUITE(test_secret)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(from_files),

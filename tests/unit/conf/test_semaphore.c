@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "text.h"
+#include "tests/unit/suite.h"
 
 #ifdef HAVE_RABBITMQ
 static void urls(void **state)
@@ -142,7 +143,7 @@ static void refused_without_rabbitmq(void **state)
 }
 #endif
 
-int main(void)
+UNIT_SUITE(test_semaphore)
 {
 	const struct CMUnitTest tests[] = {
 #ifdef HAVE_RABBITMQ

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "conf/reference.h"
+#include "tests/unit/suite.h"
 
 enum { THREADS = 4, TURNS = 20000 };
 
@@ -146,7 +147,7 @@ static void a_dump_of_every_kind_of_limit_reads(void **state)
 	conf_release(conf);
 }
 
-int main(void)
+UNIT_SUITE(test_snapshot)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(defaults),

@@ -6,6 +6,7 @@
 
 #include "conf/key.h"
 #include "http/message.h"
+#include "tests/unit/suite.h"
 
 static void durations(void **state)
 {
@@ -535,7 +536,7 @@ static void upgrades(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_values)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(durations),

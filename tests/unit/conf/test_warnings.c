@@ -1,5 +1,6 @@
 /* Warnings: valid, but hardly meant. The snapshot is there, and has them. */
 #include "text.h"
+#include "tests/unit/suite.h"
 
 /* TEXT_BASE, with its limit in its route: ten lines. */
 #define TEXT_USED TEXT_BASE "limits = base\n"
@@ -224,7 +225,7 @@ static void by_line(void **state)
 	conf_release(conf);
 }
 
-int main(void)
+UNIT_SUITE(test_warnings)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_to_say),

@@ -4,6 +4,7 @@
 #include "text.h"
 
 #include "conf/reference.h"
+#include "tests/unit/suite.h"
 
 /* TEXT_BASE's own route becomes one of messages: the first line of `lines` is line 12. */
 #define TEXT_MESSAGES TEXT_BASE "websocket = messages\n"
@@ -185,7 +186,7 @@ static void it_needs_a_library(void **state)
 }
 #endif
 
-int main(void)
+UNIT_SUITE(test_websocket)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_tunnel_has_none_of_it),

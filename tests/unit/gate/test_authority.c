@@ -8,6 +8,7 @@
 #include "fake_authority.h"
 #include "input_of.h"
 #include "loop/loop.h"
+#include "tests/unit/suite.h"
 
 #define S UINT64_C(1000000000)
 
@@ -449,7 +450,7 @@ static void a_receipt_goes_to_its_authority(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_authority)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_are_used_once),

@@ -6,6 +6,7 @@
 
 #include "gate_fixture.h"
 #include "input_of.h"
+#include "tests/unit/suite.h"
 
 static const struct conf_route *route_named(const struct conf *conf, const char *name)
 {
@@ -504,7 +505,7 @@ static void old_gate_after_a_reload(void **state)
 	end(&f);
 }
 
-int main(void)
+UNIT_SUITE(test_gate)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_limit),

@@ -3,6 +3,7 @@
 #include "conf_of.h"
 #include "http/forwarded.h"
 #include "../http/head.h"
+#include "tests/unit/suite.h"
 
 static const struct throttle_seed seed = {0x0123456789abcdef, 0xfedcba9876543210};
 
@@ -463,7 +464,7 @@ static int end_asking(void **state)
 	return 0;
 }
 
-int main(void)
+UNIT_SUITE(test_identity)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values),

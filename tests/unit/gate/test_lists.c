@@ -7,6 +7,7 @@
 
 #include "conf_of.h"
 #include "http/forwarded.h"
+#include "tests/unit/suite.h"
 
 static void a_set_of_many(void **state)
 {
@@ -145,7 +146,7 @@ static void many_networks(void **state)
 	access_list_free(list);
 }
 
-int main(void)
+UNIT_SUITE(test_lists)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_set_of_many),

@@ -6,6 +6,7 @@
 
 #include "gate_fixture.h"
 #include "input_of.h"
+#include "tests/unit/suite.h"
 
 /* The only one that reads its WebSockets. */
 static const struct conf_route *route_of(const struct fixture *f)
@@ -147,7 +148,7 @@ static void limits_of_plans(void **state)
 	end(&f);
 }
 
-int main(void)
+UNIT_SUITE(test_messages)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_budget),

@@ -2,6 +2,7 @@
 
 #include "conf_of.h"
 #include "../http/head.h"
+#include "tests/unit/suite.h"
 
 static const char ini[] =
 	"[limit burst]\nkey = ip\nrate = 100 per 10s\n"
@@ -260,7 +261,7 @@ static void replaced_fields(void **state)
 		CONF_RATELIMIT_DRAFT_11, HTTP_FIELD_OTHER, SLICE("X-RateLimit-Reset")));
 }
 
-int main(void)
+UNIT_SUITE(test_ratelimit_fields)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(draft_11),

@@ -19,6 +19,7 @@
 
 #include "../random.h"
 #include "base/digest.h"
+#include "tests/unit/suite.h"
 
 #define NOW_S 100
 
@@ -364,7 +365,7 @@ static void a_written_change_is_in_force(void **state)
 	roster_close(roster);
 }
 
-int main(void)
+UNIT_SUITE(test_roster)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(keys_are_kept, make_folder, remove_folder),

@@ -9,6 +9,7 @@
 
 #include "http/path.h"
 #include "http/target.h"
+#include "tests/unit/suite.h"
 
 struct fixture {
 	const struct conf *conf;
@@ -377,7 +378,7 @@ static void agrees_with_a_scan(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_route)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hosts),

@@ -10,6 +10,7 @@
 
 #include "http/parser.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 #define NEXT "GET /next HTTP/1.1\r\n" /* what stands behind the body on its connection */
 
@@ -404,7 +405,7 @@ static void seen_whole(void **state)
 		assert_false(http_chunked_is_whole(never[i], strlen(never[i])));
 }
 
-int main(void)
+UNIT_SUITE(test_chunked)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_bodies),

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 static void known_names(void **state)
 {
 	static const char *const names[HTTP_FIELDS] = {
@@ -112,7 +114,7 @@ static void finding_only(void **state)
 	assert_true(ambiguous);
 }
 
-int main(void)
+UNIT_SUITE(test_field_names)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_names),

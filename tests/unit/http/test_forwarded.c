@@ -13,6 +13,7 @@
 #include "../random.h"
 #include "conf/conf.h"
 #include "head.h"
+#include "tests/unit/suite.h"
 
 static struct conf_cidr network(const char *address, unsigned prefix)
 {
@@ -492,7 +493,7 @@ static void the_other_dialect(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_forwarded)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(peers),

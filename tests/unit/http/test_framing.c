@@ -9,6 +9,7 @@
 
 #include "http/framing.h"
 #include "http/parser.h"
+#include "tests/unit/suite.h"
 
 struct row {
 	const char *fields; /* after the first line, each with CRLF */
@@ -133,7 +134,7 @@ static void hop_by_hop(void **state)
 	http_head_clear(&head);
 }
 
-int main(void)
+UNIT_SUITE(test_framing)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(requests),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "http/bytes16.h"
+#include "tests/unit/suite.h"
 
 static bool is_control(unsigned c)
 {
@@ -153,7 +154,7 @@ static void every_place(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_head_scan)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_byte),

@@ -8,6 +8,7 @@
 
 #include "http/lenient.h"
 #include "http/out.h"
+#include "tests/unit/suite.h"
 
 #define LF      HTTP_LENIENT_BARE_LF
 #define LENGTHS HTTP_LENIENT_EQUAL_LENGTHS
@@ -129,7 +130,7 @@ static void not_forgiven(void **state)
 	assert_int_equal(clean("HTTP/1.1 200 OK\nA: b\n\n", ALL, text, 20), 0);
 }
 
-int main(void)
+UNIT_SUITE(test_lenient)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ends),

@@ -10,6 +10,7 @@
 
 #include "http/parser.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 static const struct http_parser_limits wide = {
 	.head_bytes = 65536, .target_bytes = 8192, .fields = 500};
@@ -400,7 +401,7 @@ static void random_cuts(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_parser)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_requests),

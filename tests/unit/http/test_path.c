@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 static void normal_forms(void **state)
 {
@@ -310,7 +311,7 @@ static void agrees_with_the_plain_way(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_path)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(normal_forms),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "http/structured.h"
+#include "tests/unit/suite.h"
 
 static void urgencies(void **state)
 {
@@ -78,7 +79,7 @@ static void pieces(void **state)
 	assert_false(http_sf_next(&rest, ',', &piece));
 }
 
-int main(void)
+UNIT_SUITE(test_priority)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(urgencies),

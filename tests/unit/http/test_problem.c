@@ -12,6 +12,7 @@
 #include "http/message.h"
 #include "http/out.h"
 #include "http/status.h"
+#include "tests/unit/suite.h"
 
 static char reply[HTTP_PROBLEM_BYTES + 1];
 
@@ -244,7 +245,7 @@ static void numbers_of_every_length(void **state)
 	assert_number(UINT64_MAX);
 }
 
-int main(void)
+UNIT_SUITE(test_problem)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(refused_by_quota),

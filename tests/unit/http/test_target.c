@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 static void origin_form(void **state)
 {
 	struct http_target target;
@@ -156,7 +158,7 @@ static void every_host_byte(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_target)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(origin_form),

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 #define TRACE  "12345678901234567890123456789012"
 #define PARENT "1234567890123456"
 
@@ -103,7 +105,7 @@ static void what_is_written_is_valid(void **state)
 	assert_true(http_traceparent_is_valid(slice_of(text)));
 }
 
-int main(void)
+UNIT_SUITE(test_traceparent)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cases_of_the_specification),

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "conf/conf.h"
+#include "tests/unit/suite.h"
 
 static const char *const added_names[] = {"X-Sum", "X-Removed", "Sluice-Fence", "Sluice-Hop"};
 static const char *const removed_names[] = {"x-removed", "X-Gone"};
@@ -60,7 +61,7 @@ static void of_responses(void **state)
 	PASSED("RateLimit: \"a\";r=9\r\n", &rules, "");
 }
 
-int main(void)
+UNIT_SUITE(test_trailers)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(of_requests),

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 struct item {
 	struct deadline deadline;
@@ -212,7 +213,7 @@ static void many(void **state)
 	event_base_free(base);
 }
 
-int main(void)
+UNIT_SUITE(test_deadline)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(passes_once),

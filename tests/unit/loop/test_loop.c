@@ -16,6 +16,7 @@
 
 #include "base/container.h"
 #include "loop/each.h"
+#include "tests/unit/suite.h"
 
 /* What happened, a letter each. */
 static char trace[64];
@@ -339,7 +340,7 @@ static void libevent_writes_to_the_error_log(void **state)
 	end(&loop);
 }
 
-int main(void)
+UNIT_SUITE(test_loop)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_round_has_an_order),

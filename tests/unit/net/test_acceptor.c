@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "net/listen.h"
+#include "tests/unit/suite.h"
 
 struct world {
 	struct loop loop;
@@ -142,7 +143,7 @@ static void its_backlog_changes(void **state)
 	assert_int_not_equal(acceptor_set_backlog(&w.acceptor, 9), 0); /* it is closed */
 }
 
-int main(void)
+UNIT_SUITE(test_acceptor)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_reports_those_that_wait_while_it_accepts),

@@ -22,6 +22,7 @@
 #include "net/acceptor.h"
 #include "net/listen.h"
 #include "tests/unit/left_out.h"
+#include "tests/unit/suite.h"
 
 union address {
 	struct sockaddr any;
@@ -236,7 +237,7 @@ static void failures_say_unknown(void **state)
 	close(fd);
 }
 
-int main(void)
+UNIT_SUITE(test_handshakes)
 {
 	const bool v6 = has_ipv6();
 	const struct CMUnitTest tests[] = {

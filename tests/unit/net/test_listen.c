@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "net/transfer.h"
+#include "tests/unit/suite.h"
 
 static char folder[] = "/tmp/sluice-listen-XXXXXX";
 
@@ -158,7 +159,7 @@ static void bytes_pass(void **state)
 	close(pair[1]);
 }
 
-int main(void)
+UNIT_SUITE(test_listen)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_unix_socket),

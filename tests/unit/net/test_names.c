@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "loop/loop.h"
+#include "tests/unit/suite.h"
 
 struct heard {
 	unsigned count;
@@ -401,7 +402,7 @@ static void without_descriptors_one_fails_and_the_next_does_not(void **state)
 	assert_int_equal(look_up_in(place, "a.test").address, 0xc0000201);
 }
 
-int main(void)
+UNIT_SUITE(test_names)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_address_is_its_own),

@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 static void send_all(int fd, const char *text, size_t len)
 {
 	assert_int_equal(send(fd, text, len, 0), (ssize_t)len);
@@ -228,7 +230,7 @@ static void fetching_an_end(void **state)
 	end_many(members);
 }
 
-int main(void)
+UNIT_SUITE(test_rounds)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rounds_read_before_they_act),

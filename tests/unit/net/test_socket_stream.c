@@ -27,6 +27,7 @@
 #include "base/container.h"
 #include "net/acceptor.h"
 #include "net/listen.h"
+#include "tests/unit/suite.h"
 
 struct end {
 	struct stream stream;
@@ -416,7 +417,7 @@ static void what_the_dead_have_sent_is_thrown_away_if_bound(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_socket_stream)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(connecting),

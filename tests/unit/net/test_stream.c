@@ -17,6 +17,7 @@
 
 #include "../random.h"
 #include "ends.h"
+#include "tests/unit/suite.h"
 
 #define BUFFER_BYTES 64
 
@@ -556,7 +557,7 @@ static const struct {
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
-int main(void)
+UNIT_SUITE(test_stream)
 {
 	static struct CMUnitTest tests[KINDS * CASES];
 	static char names[KINDS * CASES][80];

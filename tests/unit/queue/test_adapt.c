@@ -1,6 +1,7 @@
 /* max_in_flight = auto against a simulated server with a knee: latency is flat up to so many in
  * flight and grows in proportion beyond. */
 #include "tests/unit/queue/harness.h"
+#include "tests/unit/suite.h"
 
 #include "queue/adapt.h"
 
@@ -152,7 +153,7 @@ static void the_run_queue_applies_it(void **state)
 	world_close(&world);
 }
 
-int main(void)
+UNIT_SUITE(test_adapt)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_knee_is_found_from_both_sides),

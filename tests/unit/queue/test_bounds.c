@@ -1,5 +1,6 @@
 /* Bounds of what waits: of a session and of all, in tickets and in bytes. */
 #include "tests/unit/queue/harness.h"
+#include "tests/unit/suite.h"
 
 static void count(struct world *world, struct queue_counts *counts)
 {
@@ -141,7 +142,7 @@ static void bytes_of_a_session_are_bounded(void **state)
 	world_close(&world);
 }
 
-int main(void)
+UNIT_SUITE(test_bounds)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(depth_is_bounded),

@@ -12,6 +12,7 @@
  *
  * A failure prints the seed; QUEUE_SEED=n QUEUE_SCHEDULES=1 repeats it. */
 #include "tests/unit/queue/harness.h"
+#include "tests/unit/suite.h"
 
 #define CONNECTIONS 4
 #define TICKETS     40
@@ -269,7 +270,7 @@ static void the_control_gets_stuck(void **state)
 	test_free(schedule);
 }
 
-int main(void)
+UNIT_SUITE(test_circles)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_circle_closes),

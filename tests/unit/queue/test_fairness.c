@@ -4,6 +4,7 @@
  * First come first served is the same queue with every request in one session without order, as
  * then nothing but the order of arrival is left. */
 #include "tests/unit/queue/harness.h"
+#include "tests/unit/suite.h"
 
 #define LATENCY_NS (10 * MS)
 
@@ -194,7 +195,7 @@ static void the_normal_lane_has_its_share(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_fairness)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fifty_against_ten_thousand),

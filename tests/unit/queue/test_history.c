@@ -16,6 +16,7 @@
  *
  * Any failure prints the seed; QUEUE_SEED=n QUEUE_SCHEDULES=1 repeats it. */
 #include "tests/unit/queue/harness.h"
+#include "tests/unit/suite.h"
 
 #define CLIENTS      5
 #define TICKETS      160
@@ -422,7 +423,7 @@ static void reads_observe_the_last_write_before_them(void **state)
 	test_free(schedule);
 }
 
-int main(void)
+UNIT_SUITE(test_history)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reads_observe_the_last_write_before_them),

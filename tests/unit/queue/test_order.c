@@ -1,5 +1,6 @@
 /* Order within a session: strict, writes, none; lanes and their bound; leaving in each state. */
 #include "tests/unit/queue/harness.h"
+#include "tests/unit/suite.h"
 
 #define JOBS 32
 
@@ -502,7 +503,7 @@ static void a_place_behind_another_without_order(void **state)
 	close_fixture(fixture);
 }
 
-int main(void)
+UNIT_SUITE(test_order)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(strict_is_one_at_a_time),

@@ -1,5 +1,6 @@
 /* The places of an upstream: the bound over sessions, and what gives a place back. */
 #include "tests/unit/queue/jobs.h"
+#include "tests/unit/suite.h"
 
 static void the_bound_holds_over_sessions(void **state)
 {
@@ -163,7 +164,7 @@ static void a_place_given_back_but_not_the_part(void **state)
 	world_close(&world);
 }
 
-int main(void)
+UNIT_SUITE(test_places)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_bound_holds_over_sessions),

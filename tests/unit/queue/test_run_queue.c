@@ -1,5 +1,6 @@
 /* The run queue: turns, weights, newcomers, pace, shedding, Retry-After. */
 #include "tests/unit/queue/jobs.h"
+#include "tests/unit/suite.h"
 
 static void leaving_the_line(void **state)
 {
@@ -448,7 +449,7 @@ static void retry_after_without_a_bound(void **state)
 	close_fixture(fixture);
 }
 
-int main(void)
+UNIT_SUITE(test_run_queue)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(leaving_the_line),

@@ -1,5 +1,6 @@
 /* Sessions: their number, the idle timer, listing, counts. */
 #include "tests/unit/queue/harness.h"
+#include "tests/unit/suite.h"
 
 static void count(struct world *world, struct queue_counts *counts)
 {
@@ -302,7 +303,7 @@ static void sessions_are_listed(void **state)
 	test_free(job);
 }
 
-int main(void)
+UNIT_SUITE(test_session)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_oldest_idle_session_makes_room),

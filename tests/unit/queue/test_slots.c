@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include "tests/unit/queue/jobs.h"
+#include "tests/unit/suite.h"
 
 static void count_lack(void *ctx)
 {
@@ -328,7 +329,7 @@ static void eras_are_counted_as_by_a_list(void **state)
 	test_free(plain);
 }
 
-int main(void)
+UNIT_SUITE(test_slots)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_goes_before_slots_are_there),

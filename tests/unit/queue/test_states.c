@@ -1,5 +1,6 @@
 /* Sessions that are drained, closed or aborted, and their pins. */
 #include "tests/unit/queue/harness.h"
+#include "tests/unit/suite.h"
 
 static void count(struct world *world, struct queue_counts *counts)
 {
@@ -445,7 +446,7 @@ static void pins_are_swept(void **state)
 	world_close(&world);
 }
 
-int main(void)
+UNIT_SUITE(test_states)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(draining_finishes_what_it_accepted),

@@ -8,6 +8,7 @@
  * of a client is fixed by entering under a mutex of the client; what each read saw is judged at the
  * end. QUEUE_EXCHANGES sets how many exchanges each worker makes. */
 #include "tests/unit/queue/harness.h"
+#include "tests/unit/suite.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -570,7 +571,7 @@ static void run_queues_come_and_go(void **state)
 	run("reloads, strict, sessions closed", QUEUE_STRICT, 0, RELOADING | CLOSING);
 }
 
-int main(void)
+UNIT_SUITE(test_threads)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(writes_over_four_workers),

@@ -18,6 +18,7 @@
 
 #include "../random.h"
 #include "broken_reads.h"
+#include "tests/unit/suite.h"
 
 #define KIB 1024ULL
 #define MIB (1024 * KIB)
@@ -350,7 +351,7 @@ static void random_use(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_spool)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_only),
@@ -365,6 +366,5 @@ int main(void)
 		cmocka_unit_test(random_use),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "../random.h"
 #include "stats/busiest.h"
+#include "tests/unit/suite.h"
 
 enum { CALLERS = 20000, WORKERS = 3 };
 
@@ -193,7 +194,7 @@ static void read_beside_adding(void **state)
 	busiest_free(race.busiest);
 }
 
-int main(void)
+UNIT_SUITE(test_busiest)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(against_exact_counts),

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 static char *text_of(const struct stats *stats, enum exposition_format format)
 {
 	char *text = NULL;
@@ -100,7 +102,7 @@ static void openmetrics_differs_where_it_must(void **state)
 	stats_free(stats);
 }
 
-int main(void)
+UNIT_SUITE(test_exposition)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counters_and_histograms),

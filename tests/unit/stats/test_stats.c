@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 /* Every slot of every scope belongs to exactly one metric. */
 static void the_table_covers_each_slot_once(void **state)
 {
@@ -166,7 +168,7 @@ static void sums_are_of_all_workers(void **state)
 	stats_free(stats);
 }
 
-int main(void)
+UNIT_SUITE(test_stats)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_table_covers_each_slot_once),

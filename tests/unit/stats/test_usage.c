@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 /* All zero: there is none. */
 static struct usage_row row_of(const struct usage_table *table, uint32_t limit, uint64_t caller)
 {
@@ -62,7 +64,7 @@ static void beyond_the_bound_they_are_counted_together(void **state)
 	usage_table_clear(&table);
 }
 
-int main(void)
+UNIT_SUITE(test_usage)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_caller_and_limit_has_a_row),

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "stats/usage_file.h"
+#include "tests/unit/suite.h"
 
 #define HOUR_S 981172800 /* 2001-02-03T04 */
 #define GOOD   "0123456789abcdef 1 2 good\n"
@@ -222,7 +223,7 @@ static void what_is_no_file_is_passed_over(void **state)
 	assert_int_equal(f->rows, 0);
 }
 
-int main(void)
+UNIT_SUITE(test_usage_file)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_no_row_is_passed_over, set_up, tear_down),

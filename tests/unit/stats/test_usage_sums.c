@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/left_out.h"
+#include "tests/unit/suite.h"
 
 static void rows_are_in_order(void **state)
 {
@@ -108,7 +109,7 @@ static void no_memory_is_a_fault_of_its_own(void **state)
 	usage_sums_clear(&sums);
 }
 
-int main(void)
+UNIT_SUITE(test_usage_sums)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_are_in_order),

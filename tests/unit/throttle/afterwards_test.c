@@ -1,5 +1,6 @@
 /* What comes after a verdict, by the numbers: refunds, true costs, resets; and pacing's burst. */
 #include "fixture.h"
+#include "tests/unit/suite.h"
 
 #define DAY (86400 * SECOND)
 
@@ -290,7 +291,7 @@ static void test_refunds_go_on(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(afterwards_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reset),

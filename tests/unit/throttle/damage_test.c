@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 #define CALLERS 300
 #define KINDS   6
 
@@ -159,7 +161,7 @@ static void test_one_word_at_a_time(void **state)
 	clear();
 }
 
-int main(void)
+UNIT_SUITE(damage_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_word_at_a_time),

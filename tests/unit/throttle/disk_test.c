@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 #define CALLERS    3840
 #define TABLE_FILE "throttle.table"
 
@@ -252,7 +254,7 @@ static void test_no_permission(void **state)
 	assert_int_equal(status, 0);
 }
 
-int main(void)
+UNIT_SUITE(disk_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_full_from_the_start, unmount_disk),

@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 #define HOUR    (3600 * SECOND)
 #define ROOM    200000
 #define CALLERS 40000
@@ -169,7 +171,7 @@ static void test_no_room(void **state)
 	throttle_table_close(t);
 }
 
-int main(void)
+UNIT_SUITE(growth_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_callers_come),

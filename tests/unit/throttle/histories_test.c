@@ -13,6 +13,7 @@
 
 #include "throttle/throttle.h"
 #include "oracle.h"
+#include "tests/unit/suite.h"
 
 #define SECOND UINT64_C(1000000000)
 #define START  (UINT64_C(1700000000) * SECOND)
@@ -237,7 +238,7 @@ static void test_takes_and_refunds(void **state)
 	run_limits(200, oracle_steps("THROTTLE_STEPS", 5000), true);
 }
 
-int main(void)
+UNIT_SUITE(histories_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_takes),

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 static struct throttle_table *join(
 	const char *in, int shared, uint64_t callers, const struct throttle_limit *limit)
 {
@@ -227,7 +229,7 @@ static void test_under_load(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(join_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_of_memory),

@@ -1,5 +1,6 @@
 /* What each kind of limit and each setting does, one by one. */
 #include "fixture.h"
+#include "tests/unit/suite.h"
 
 #define MINUTE (60 * SECOND)
 #define HOUR   (60 * MINUTE)
@@ -475,7 +476,7 @@ static void test_memory(void **state)
 		(24 + 32 + 4 * 1000) * 134 / 100);
 }
 
-int main(void)
+UNIT_SUITE(kinds_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_calendar_follows_the_wall),

@@ -6,6 +6,7 @@
  *   always:  admitted when the list holds at most L - cost in a window of W + the stated error
  */
 #include "fixture.h"
+#include "tests/unit/suite.h"
 
 struct admitted {
 	uint64_t at, cost;
@@ -312,7 +313,7 @@ static void test_emptied_rests(void **state)
 				charge_emptied(quotas[q], rest, refused_every[r]);
 }
 
-int main(void)
+UNIT_SUITE(oracle_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_both_directions),

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 /* What was in flight in any process that is gone is free again at the next opening; what is in one
  * that is there is not. */
 static void test_in_flight_of_the_dead(void **state)
@@ -95,7 +97,7 @@ static void test_change_after_another(void **state)
 	throttle_table_close(second);
 }
 
-int main(void)
+UNIT_SUITE(processes_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(

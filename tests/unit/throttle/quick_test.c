@@ -3,6 +3,7 @@
  * (take.c), to the nanosecond: throttle_peek is asked before each take, which always goes that way.
  */
 #include "fixture.h"
+#include "tests/unit/suite.h"
 
 #define LIMITS 7
 
@@ -200,7 +201,7 @@ static void test_keys_of_nobody(void **state)
 	throttle_table_close(table);
 }
 
-int main(void)
+UNIT_SUITE(quick_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_its_own),
@@ -209,6 +210,5 @@ int main(void)
 		cmocka_unit_test(test_same_as_the_general_way),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

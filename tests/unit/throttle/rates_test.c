@@ -4,6 +4,7 @@
  * the other, and some large ones, of each precision.
  */
 #include "fixture.h"
+#include "tests/unit/suite.h"
 
 #define LEAST 3  /* windows before it is as it stays, */
 #define MOST  15 /* and to the end */
@@ -134,7 +135,7 @@ static void test_by_a_clock(void **state)
 		climb(1000 * MS, slots[s], MS);
 }
 
-int main(void)
+UNIT_SUITE(rates_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_as_soon_as_it_can),

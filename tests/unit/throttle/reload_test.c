@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 #define HOUR (3600 * SECOND)
 #define ROOM 16384
 
@@ -491,7 +493,7 @@ static void test_renamed_twice(void **state)
 	assert_non_null(strstr(report.text, "\"c\""));
 }
 
-int main(void)
+UNIT_SUITE(reload_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cut),
@@ -507,6 +509,5 @@ int main(void)
 		cmocka_unit_test(test_renamed_twice),
 	};
 
-	cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

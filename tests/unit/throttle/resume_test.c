@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "throttle/table.h"
+#include "tests/unit/suite.h"
 
 #define CALLERS 20000
 #define QUOTA   3
@@ -192,7 +193,7 @@ static void test_newer_is_damaged(void **state)
 	throttle_table_close(t);
 }
 
-int main(void)
+UNIT_SUITE(resume_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_split_while_moved, make_folder, remove_folder),

@@ -8,6 +8,7 @@
 #include "throttle/ring.h"
 #include "throttle/section_move.h"
 #include "throttle/table.h"
+#include "tests/unit/suite.h"
 
 #define QUOTA 3
 #define MANY  4000 /* more than the first level of a growing table has room for */
@@ -193,7 +194,7 @@ static void test_made_of_the_same_tick(void **state)
 	make_of_the_same_tick(40, 12);
 }
 
-int main(void)
+UNIT_SUITE(steps_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_insertion_not_decided),

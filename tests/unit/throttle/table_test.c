@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 #define TABLE_FILE "throttle.table"
 
 static uint64_t used(struct throttle_table *t, uint32_t limit, uint64_t caller, uint64_t now)
@@ -432,7 +434,7 @@ static void test_full_in_flight(void **state)
 	throttle_table_close(t);
 }
 
-int main(void)
+UNIT_SUITE(table_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_restart, make_folder, remove_folder),
@@ -446,6 +448,5 @@ int main(void)
 		cmocka_unit_test(test_full_in_flight),
 	};
 
-	cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

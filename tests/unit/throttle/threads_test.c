@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 #define THREADS_MAX 16
 #define RECORD_MAX  200000
 
@@ -254,7 +256,7 @@ static void test_suspended_thread(void **state)
 	throttle_table_close(s.table);
 }
 
-int main(void)
+UNIT_SUITE(threads_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_caller),

@@ -8,6 +8,8 @@
 
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 #define WATCHED 48
 #define FILLERS 6000 /* more than a table of the smallest capacity has places for */
 #define MORE    20000
@@ -330,7 +332,7 @@ static void test_overflow_left_by_growth(void **state)
 		leave_overflow(&forms[form], true);
 }
 
-int main(void)
+UNIT_SUITE(transitions_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_overflow_left_by_reload),

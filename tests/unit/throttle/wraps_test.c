@@ -7,6 +7,7 @@
 
 #include "throttle/limit.h"
 #include "throttle/ring.h"
+#include "tests/unit/suite.h"
 
 #define DAY (86400 * SECOND)
 
@@ -191,7 +192,7 @@ static void test_rings_round(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(wraps_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_divided),
