@@ -138,8 +138,8 @@ static void pass_close_later(struct websocket *socket, struct slice payload)
 {
 	struct gateway *gateway = socket->gateway;
 
-	memcpy(gateway->close, payload.at, payload.len);
-	gateway->close_len = (uint8_t)payload.len;
+	memcpy(gateway->close.text, payload.at, payload.len);
+	gateway->close.len = (uint8_t)payload.len;
 	gateway->close_is_queued = true;
 	socket->closing.server.due = true;
 }

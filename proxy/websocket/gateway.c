@@ -173,6 +173,7 @@ static void free_gateway(struct deferred_free *item)
 	gateway_text_free(&gateway->head);
 	gateway_text_free(&gateway->path);
 	gateway_text_free(&gateway->answer);
+	replay_clear(&gateway->replay);
 	free(gateway->passing.bytes);
 	meta_clear(&gateway->meta);
 	forwarding_clear(&gateway->forwarding);
@@ -203,7 +204,8 @@ static void end_in_order(struct gateway *gateway)
 	}
 	gateway->server_is_done = true; /* what becomes of this is of no matter any more */
 	if (closes)
-		gateway_send_close(gateway, (struct slice){gateway->close, gateway->close_len});
+		gateway_send_close(
+			gateway, (struct slice){gateway->close.text, gateway->close.len});
 	else
 		gateway_send_disconnect(gateway);
 	if (!gateway->client.first && !gateway->ended)
@@ -331,7 +333,7 @@ static void follow_closing(struct gateway *gateway)
 		return;
 	payload = socket_tell_gateway(socket, text);
 	if (gateway->close_is_queued)
-		payload = (struct slice){gateway->close, gateway->close_len};
+		payload = (struct slice){gateway->close.text, gateway->close.len};
 	if (socket->grip.is_detached)
 		socket_server_closes(socket, payload); /* in its place */
 	else

@@ -19,7 +19,7 @@
  *   gateway.c          its life, and what its exchanges call
  *   gateway_open.c     the handshake                  gateway_request.c   heads of requests
  *   gateway_message.c  messages, and events of ours   gateway_answer.c    answers
- *   gateway_event.c, meta.c, retry.c, accept.c   pure
+ *   gateway_replay.c, gateway_event.c, meta.c, retry.c, accept.c   pure
  */
 #ifndef WEBSOCKET_GATEWAY_H
 #define WEBSOCKET_GATEWAY_H
@@ -30,6 +30,7 @@
 #include "http/forwarded.h"
 #include "websocket/accept.h"
 #include "websocket/gateway_event.h"
+#include "websocket/gateway_replay.h"
 #include "websocket/frames.h"
 #include "websocket/meta.h"
 #include "websocket/send_queue.h"
@@ -75,6 +76,12 @@ struct gateway_interims {
 	unsigned count;
 };
 
+/* The payload that CLOSE is to have. */
+struct gateway_close {
+	uint8_t len;
+	char text[FRAME_CONTROL_BYTES];
+};
+
 struct gateway {
 	struct client client; /* of its requests; `first` is the oldest */
 	struct exchange *last;
@@ -114,13 +121,14 @@ struct gateway {
 
 	struct gateway_passing passing;
 
+	struct gateway_replay replay;
+
 	unsigned waiting; /* exchanges of its that have not ended, and bytes of their messages */
 	uint64_t waiting_bytes;
 	uint64_t arriving_bytes; /* of the message that is being judged */
 	unsigned retries;        /* of the request under way */
 	struct gateway_interims interims;
-	uint8_t close_len; /* of the close frame's payload that CLOSE is to have */
-	char close[FRAME_CONTROL_BYTES];
+	struct gateway_close close;
 };
 
 static inline struct gateway *gateway_of(struct client *client)

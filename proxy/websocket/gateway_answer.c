@@ -88,6 +88,8 @@ static bool take_fields(struct gateway *gateway, const struct http_head *head, b
 		struct slice value = http_field_value(head, field);
 		if (slice_equal_nocase(name, SLICE("keep-alive-interval")))
 			take_keep_alive(gateway, value);
+		if (slice_equal_nocase(name, SLICE("content-bytes-accepted")))
+			replay_accept(&gateway->replay, value);
 		if (opens && slice_equal_nocase(name, SLICE("sec-websocket-extensions")))
 			while (slice_next_element(&value, &element))
 				take_extension(&gateway->grip, element);
@@ -129,6 +131,7 @@ bool gateway_collects(struct exchange *x)
 	bool is_empty = head->status == 204 ||
 			(x->response_framing.has_length && x->response_framing.length == 0);
 
+	gateway->replay.accepted = REPLAY_ACCEPTS_ALL;
 	if (x->tunnel.opens_gateway)
 		return collects_opening(gateway, x);
 	gateway->answer_fault = NULL;
@@ -314,7 +317,8 @@ static void close_is_answered(struct gateway *gateway)
 	struct websocket *socket = gateway->socket;
 
 	if (socket && !socket_has_ended(socket) && !socket->closing.server.done)
-		socket_server_closes(socket, (struct slice){gateway->close, gateway->close_len});
+		socket_server_closes(
+			socket, (struct slice){gateway->close.text, gateway->close.len});
 }
 
 /* Is there anything left that anybody wants? Each event may end the socket. */
@@ -386,6 +390,23 @@ void gateway_pass_answer(
 
 /* ---- the answer to a request ----------------------------------------------------------------- */
 
+/* Of the events of its request, what the server has not accepted. There are no more behind CLOSE.
+ */
+static const char *keep_rest(struct gateway *gateway, const struct exchange *x)
+{
+	struct slice events = {x->memory.body, x->memory.body ? (size_t)x->framing.length : 0};
+	const char *fault;
+
+	if (!gateway->socket)
+		return NULL;
+	fault = replay_keep(&gateway->replay, events, x->route->websocket.gateway.waiting_bytes);
+	if (!fault && x->tunnel.tells_end && gateway->replay.events) {
+		replay_clear(&gateway->replay);
+		socket_message_lost(gateway->socket, "message that was not accepted");
+	}
+	return fault;
+}
+
 void gateway_take_answer(struct exchange *x)
 {
 	struct gateway *gateway = x->tunnel.gateway;
@@ -397,6 +418,8 @@ void gateway_take_answer(struct exchange *x)
 
 	if (bytes && !fault && !gateway_is_well_formed(content, false))
 		fault = "malformed answer";
+	if (bytes && !fault)
+		fault = keep_rest(gateway, x);
 	if (bytes && !fault) {
 		gateway_pass_answer(gateway, x, bytes, content);
 		return;

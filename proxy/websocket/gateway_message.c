@@ -279,6 +279,15 @@ static bool join(struct exchange *lead, uint64_t bytes)
 	return true;
 }
 
+/* What the server has not accepted goes before its own events. A request without events has no
+ * body. */
+static bool put_rest(struct gateway *gateway, struct exchange *x)
+{
+	if (x->tunnel.tells_end && !gateway->close_is_queued)
+		replay_clear(&gateway->replay); /* DISCONNECT */
+	return replay_put(&gateway->replay, &x->memory.body, &x->framing.length);
+}
+
 bool gateway_serve(struct client *client, struct exchange *x)
 {
 	struct gateway *gateway = gateway_of(client);
@@ -295,6 +304,8 @@ bool gateway_serve(struct client *client, struct exchange *x)
 		if (x->tunnel.riders && !join(x, bytes))
 			status = 503;
 	}
+	if (status == 0 && !put_rest(gateway, x))
+		status = 503;
 	gateway->retries = 0;
 	if (status == 0)
 		status = gateway_make_request(gateway, x);

@@ -65,9 +65,9 @@ static bool is(struct slice name, struct slice other)
 static bool is_private(struct slice name)
 {
 	static const struct slice names[] = {SLICE("content-type"), SLICE("content-length"),
-		SLICE("content-encoding"), SLICE("keep-alive-interval"),
-		SLICE("sec-websocket-accept"), SLICE("sec-websocket-extensions"),
-		SLICE("sec-websocket-version")};
+		SLICE("content-encoding"), SLICE("content-bytes-accepted"),
+		SLICE("keep-alive-interval"), SLICE("sec-websocket-accept"),
+		SLICE("sec-websocket-extensions"), SLICE("sec-websocket-version")};
 	static const struct slice meta = SLICE("set-meta-");
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -168,11 +168,17 @@ bool gateway_compose_head(struct gateway *gateway, const struct exchange *handsh
 
 /* The fields that this request has besides; their room is counted in own_bytes. */
 #define SIGNATURE_NAME "Grip-Sig: "
+#define REPLAYED_NAME  "Content-Bytes-Replayed: "
 
 static void put_own_lines(
 	struct http_out *out, const struct gateway *gateway, struct slice signature)
 {
 	meta_put_lines(&gateway->meta, out);
+	if (gateway->replay.sent > 0) {
+		http_out_slice(out, SLICE(REPLAYED_NAME));
+		http_out_number(out, gateway->replay.sent);
+		http_out_slice(out, SLICE("\r\n"));
+	}
 	if (signature.len == 0)
 		return;
 	http_out_slice(out, SLICE(SIGNATURE_NAME));
@@ -182,7 +188,7 @@ static void put_own_lines(
 
 static size_t own_bytes(const struct gateway *gateway, struct slice signature)
 {
-	return meta_line_bytes(&gateway->meta) +
+	return meta_line_bytes(&gateway->meta) + strlen(REPLAYED_NAME "18446744073709551615\r\n") +
 	       (signature.len > 0 ? strlen(SIGNATURE_NAME "\r\n") + signature.len : 0);
 }
 

@@ -205,6 +205,7 @@ void socket_read_client(struct websocket *socket)
 		discard(socket);
 	if (socket_has_ended(socket))
 		return;
-	if (socket->message.at || socket->gathered > 0 || (gateway && gateway->waiting_bytes > 0))
+	if (socket->message.at || socket->gathered > 0 ||
+		(gateway && gateway->waiting_bytes + gateway->replay.bytes > 0))
 		unfinished_rest(socket);
 }

@@ -47,7 +47,9 @@ void unfinished_clear(struct websocket *socket)
 /* All that it holds, with so many bytes for the message that is gathered, or waits for its turn. */
 static uint64_t held(const struct websocket *socket, size_t message_bytes)
 {
-	return message_bytes + (socket->gateway ? socket->gateway->waiting_bytes : 0);
+	const struct gateway *gateway = socket->gateway;
+
+	return message_bytes + (gateway ? gateway->waiting_bytes + gateway->replay.bytes : 0);
 }
 
 static void give_up(struct websocket *socket)

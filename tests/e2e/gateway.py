@@ -622,6 +622,32 @@ def bodies(t):
 
 # ---- what the backend has remembered ------------------------------------------------------------
 
+@test("Content-Bytes-Accepted: what a backend does not take comes again before the next message")
+def accepted_in_part(t):
+    def on_event(call, kind, content):
+        if kind != "TEXT" or content != call.events[0][1]:
+            return  # of each request it takes the first message, and one byte of the next one
+        offered = sum(len(content) for _, content in call.events)
+        call.fields.append(("Content-Bytes-Accepted", str(min(len(content) + 1, offered))))
+        call.send(f"{content.decode()} {call.x.request.get('Content-Bytes-Replayed')}")
+    backend = Held(on_event=on_event)
+    origin, _, socket = begun(t, backend)
+    socket.send("held")
+    origin.wait_requests(2)
+    for text in ("ab", "cde", "fghi", "j"):
+        socket.send(text)
+    socket.send_frame(ws.PING, b"")
+    equal(socket.read_frame().opcode, ws.PONG)
+    backend.release.set()
+    equal([socket.message() for _ in range(2)], ["held None", "ab None"])
+    socket.send("k")
+    equal(socket.message(), "de 7")
+    socket.send("l")
+    equal(socket.message(), "ghi 5")
+    socket.send("m")
+    equal(socket.message(), "k 2")
+
+
 @test("Set-Meta-* comes back as Meta-* in later requests, and an empty one ends that")
 def meta(t):
     def on_event(call, kind, content):
