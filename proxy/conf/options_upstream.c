@@ -89,9 +89,10 @@ const struct option options_upstream[] = {
 	{"tunnel_timeout", &type_duration, LIVE, AT(tunnel_timeout_ms), .fallback = "1h",
 		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
 		.help = "Longest time without data from either side of an upgraded connection."},
-	{"keepalive", &type_count32, LIVE, AT(keepalive), .fallback = "64", BETWEEN(0, 100000),
+	{"keepalive", &type_count32, LIVE, AT(keepalive), .fallback = "100k", BETWEEN(0, 100000),
 		.help = "Maximum number of idle connections that each worker keeps to a server, 0 "
-			"for none."},
+			"for none. Fewer are kept where fewer were in use at once in the last 5 "
+			"to 10 seconds."},
 	{"keepalive_timeout", &type_duration, CONNECTIONS, AT(keepalive_timeout_ms), .fallback = "55s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Longest time that an idle connection to a server is kept."},
@@ -101,8 +102,8 @@ const struct option options_upstream[] = {
 			"bound."},
 	{"resolve_interval", &type_duration, LIVE, AT(resolve_interval_ms), .fallback = "30s",
 		BETWEEN(MS(1000), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Interval at which servers' names are looked up again. What has changed in "
-			"/etc/resolv.conf and /etc/hosts by then applies."},
+		.help = "Interval at which servers' names are looked up again; so does a reload. "
+			"What has changed in /etc/resolv.conf and /etc/hosts by then applies."},
 	{"max_fails", &type_count32, LIVE, AT(max_fails), .fallback = "3", BETWEEN(0, 1000),
 		.help = "Number of failures in a row after which a server is ejected, 0 for "
 			"never."},

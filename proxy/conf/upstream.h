@@ -53,7 +53,8 @@ struct conf_upstream {
 					 */
 	uint64_t idle_timeout_ms;       /* between two reads of a response, 60s */
 	uint64_t tunnel_timeout_ms;     /* after a 101: neither side sends anything, 1h */
-	uint32_t keepalive; /* idle connections kept by a worker for a server, 64; 0: none */
+	uint32_t keepalive; /* idle connections kept by a worker for a server at most, 100k; 0: none
+			     */
 	uint64_t keepalive_timeout_ms; /* 55s */
 	uint32_t keepalive_requests;   /* requests on one connection, 0: no bound */
 	uint64_t resolve_interval_ms;  /* names are looked up again, 30s */

@@ -14,7 +14,8 @@
 #define ANSWER_BYTES       64
 #define PREPARED_MS        86400000
 
-/* One server's probe: a connection of its own each time, so that it sees what a new client sees. */
+/* One server's probe: a connection of its own each time, so that it sees what a new client sees.
+ * Each is to the next of its addresses; the server is out when all of them are. */
 struct check {
 	struct check *next;
 	struct checks *checks;
@@ -24,9 +25,10 @@ struct check {
 	struct deferred_free deferred;
 	bool sent;
 	char answer[ANSWER_BYTES];
-	struct buffer in; /* `answer`, of no pool */
-	unsigned fails;
-	bool fresh; /* prepared, not committed */
+	struct buffer in;    /* `answer`, of no pool */
+	unsigned slot;       /* and id, of the address that is probed: */
+	uint32_t address_id; /* upstream/server_addresses.h */
+	bool fresh;          /* prepared, not committed */
 };
 
 struct checks {
@@ -76,9 +78,10 @@ static bool is_mine(const struct check *check)
 static void rest(struct check *check)
 {
 	uint64_t now_ms = clock_monotonic_ms();
+	unsigned count = server_addresses_count(&check->server->state->addresses);
 	uint64_t interval_ms = check->server->upstream->conf->health_interval_ms;
 
-	deadline_set(&check->deadline, now_ms + interval_ms, now_ms);
+	deadline_set(&check->deadline, now_ms + interval_ms / (count > 0 ? count : 1), now_ms);
 }
 
 static void note(struct check *check, bool out, const char *saw)
@@ -101,6 +104,59 @@ static void note(struct check *check, bool out, const char *saw)
 		sharing->probed(sharing->ctx, check->server, is_news);
 }
 
+static void forget_probe_fails(struct server_state *state)
+{
+	for (unsigned i = 0; i < SERVER_ADDRESSES; i++)
+		state->addresses.slots[i].probe_fails = 0;
+}
+
+static void set_addresses_unhealthy(struct server_state *state, bool out)
+{
+	forget_probe_fails(state);
+	/* relaxed, here and below: hints for who picks an address */
+	for (unsigned i = 0; i < SERVER_ADDRESSES; i++)
+		atomic_store_explicit(
+			&state->addresses.slots[i].unhealthy, out, memory_order_relaxed);
+}
+
+/* Another address serves in its place. */
+static void log_address(const struct check *check, bool out, const char *why)
+{
+	struct server_addresses *addresses = &check->server->state->addresses;
+	struct server_address address;
+	char text[SERVER_ADDRESS_TEXT];
+
+	if (server_addresses_count(addresses) < 2 ||
+		!server_addresses_get(addresses, check->slot, &address))
+		return;
+	server_address_print(&address, text);
+	log_info("upstream %s: server %s: address %s is %s%s", check->server->upstream->conf->name,
+		check->server->conf->address.text, text, out ? "unhealthy: " : "healthy again",
+		out ? why : "");
+}
+
+/* The address that was probed is in or out. Are all of the server's out? */
+static bool judge_address(struct check *check, const char *why, bool all_were_out)
+{
+	struct server_addresses *addresses = &check->server->state->addresses;
+	struct server_slot *slot = &addresses->slots[check->slot];
+	bool was_out = all_were_out || atomic_load_explicit(&slot->unhealthy, memory_order_relaxed);
+
+	slot->probe_fails = why ? slot->probe_fails + 1 : 0;
+	bool out = why && (was_out || slot->probe_fails >= FAILS_TO_LEAVE_OUT);
+	if (check->address_id != 0 &&
+		!server_addresses_has(addresses, check->slot, check->address_id))
+		return all_were_out; /* it has left meanwhile */
+	atomic_store_explicit(&slot->unhealthy, out, memory_order_relaxed);
+	if (out != was_out)
+		log_address(check, out, why);
+	for (unsigned i = 0, present = server_addresses_present(addresses); out && present >> i;
+		i++)
+		out = !(present >> i & 1) ||
+		      atomic_load_explicit(&addresses->slots[i].unhealthy, memory_order_relaxed);
+	return out;
+}
+
 /* `why`: it failed; else `saw` is how it went well. */
 static void judge(struct check *check, const char *why, const char *saw)
 {
@@ -109,16 +165,18 @@ static void judge(struct check *check, const char *why, const char *saw)
 
 	stream_close(&check->stream);
 	if (!is_mine(check)) {
-		check->fails = 0;
+		forget_probe_fails(server->state);
 		rest(check); /* another node probes meanwhile: this came too late */
 		return;
 	}
-	check->fails = why ? check->fails + 1 : 0;
-	bool out = why && (was_out || check->fails >= FAILS_TO_LEAVE_OUT);
+	bool out = judge_address(check, why, was_out);
 	if (out != was_out)
 		set_unhealthy(server, out, why, "");
-	if (!why)
+	if (!why) {
+		server_addresses_succeeded(
+			&server->state->addresses, check->slot, check->address_id);
 		server_succeeded(server);
+	}
 	note(check, out, why ? why : saw);
 	rest(check);
 }
@@ -198,6 +256,22 @@ static void on_event(struct stream *stream)
 
 static const struct stream_calls calls = {NULL, on_event};
 
+static bool next_address(struct check *check, struct server_address *address)
+{
+	struct server_addresses *addresses = &check->server->state->addresses;
+	unsigned present = server_addresses_present(addresses);
+
+	check->address_id = 0;
+	if (present == 0)
+		return false;
+	check->slot = server_addresses_next(present, check->slot);
+	if (!server_addresses_get(addresses, check->slot, address))
+		return false;
+	check->slot = address->slot;
+	check->address_id = address->id;
+	return true;
+}
+
 static void begin_probe(struct check *check)
 {
 	const struct conf_upstream *conf = check->server->upstream->conf;
@@ -205,7 +279,7 @@ static void begin_probe(struct check *check)
 	uint64_t now_ms = clock_monotonic_ms();
 
 	if (!is_mine(check)) {
-		check->fails = 0;
+		forget_probe_fails(check->server->state);
 		rest(check);
 		return;
 	}
@@ -215,7 +289,7 @@ static void begin_probe(struct check *check)
 	check->sent = false;
 	memset(check->answer, 0, sizeof(check->answer));
 	check->in = (struct buffer){.at = check->answer, .capacity = sizeof(check->answer) - 1};
-	if (!server_state_address(check->server->state, now_ms, &address)) {
+	if (!next_address(check, &address)) {
 		fail(check, "its name has no address");
 		return;
 	}
@@ -320,6 +394,7 @@ static void forget_verdicts(const struct site *site)
 			j++) {
 			struct server_state *state = upstream->servers[j].state;
 			server_set_unhealthy(state, false);
+			set_addresses_unhealthy(state, false);
 			server_state_note_finding(state, &nothing);
 		}
 	}
@@ -346,7 +421,7 @@ static void begin_again(struct check *check)
 
 	stream_close(&check->stream);
 	server_state_note_finding(check->server->state, &nothing);
-	check->fails = 0;
+	forget_probe_fails(check->server->state);
 	check->fresh = false;
 	deadline_set(&check->deadline, now_ms, now_ms);
 }
@@ -402,14 +477,11 @@ void checks_hurry(struct checks *checks, const struct upstream_state *upstream)
 	}
 }
 
-void checks_take(struct checks *checks, struct server *server, const struct server_finding *finding)
+void checks_take(struct server *server, const struct server_finding *finding)
 {
 	bool was_out = atomic_load_explicit(&server->state->unhealthy, memory_order_relaxed);
 
-	for (struct check *check = checks->first; check; check = check->next) {
-		if (check->server->state == server->state)
-			check->fails = 0;
-	}
+	set_addresses_unhealthy(server->state, !finding->is_up);
 	server_state_note_finding(server->state, finding);
 	if (was_out == finding->is_up)
 		set_unhealthy(server, !finding->is_up, finding->saw, finding->by);

@@ -34,8 +34,7 @@ void checks_share(struct checks *checks, const struct check_sharing *sharing);
 /* Probes the upstream's servers now, as far as no probe is under way and they are this node's. */
 void checks_hurry(struct checks *checks, const struct upstream_state *upstream);
 /* Another node's result for a server; it is known. */
-void checks_take(
-	struct checks *checks, struct server *server, const struct server_finding *finding);
+void checks_take(struct server *server, const struct server_finding *finding);
 
 /* Prepares the checks of the servers of `site` that are not checked yet. False without memory. The
  * prepared changes are then committed or discarded. */

@@ -64,6 +64,18 @@ static void on_names_known(void *ctx)
 		event_base_loopbreak(relay->node.loop.base); /* for resolver_wait */
 }
 
+/* What is kept to an address that a name no longer has is closed. */
+static void on_address_left(void *ctx)
+{
+	struct relay *relay = ctx;
+
+	if (relay->site)
+		queue_sweep_pins(relay->node.queue, pin_is_of_site, relay->site);
+	node_command_workers(&relay->node, WORKER_ADDRESSES);
+}
+
+static const struct resolver_calls resolver_calls = {on_names_known, on_address_left};
+
 static void on_reload_timer(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
@@ -110,7 +122,7 @@ static bool make_loop(struct relay *relay)
 	loop_enter(&relay->node.loop);
 	base = relay->node.loop.base;
 	relay->reload_timer = evtimer_new(base, on_reload_timer, relay);
-	relay->resolver = resolver_new(base, on_names_known, relay);
+	relay->resolver = resolver_new(base, &resolver_calls, relay);
 	relay->checks = checks_new(&relay->node.loop);
 	return growth_begin(relay) && failure_lines_begin(relay) && queue_deadline_begin(relay) &&
 	       stop_prepare(relay) && relay->reload_timer && relay->resolver && relay->checks &&

@@ -10,6 +10,9 @@
 #include "base/log.h"
 #include "net/names.h"
 
+/* Of a look-up; more than a server has, so that those that it has are not lost by their order. */
+#define ADDRESSES_READ 64
+
 struct lookup {
 	struct lookup *next;
 	struct resolver *resolver;
@@ -24,14 +27,15 @@ struct lookup {
 struct resolver {
 	struct event_base *base;
 	struct names *names;
-	void (*known)(void *ctx);
+	const struct resolver_calls *calls;
 	void *ctx;
 	struct site *site; /* in force; NULL: none yet */
 	struct lookup *lookups;
 	unsigned unanswered; /* fresh ones */
 };
 
-struct resolver *resolver_new(struct event_base *base, void (*known)(void *ctx), void *ctx)
+struct resolver *resolver_new(
+	struct event_base *base, const struct resolver_calls *calls, void *ctx)
 {
 	struct resolver *resolver = calloc(1, sizeof(*resolver));
 
@@ -43,17 +47,17 @@ struct resolver *resolver_new(struct event_base *base, void (*known)(void *ctx),
 		return NULL;
 	}
 	resolver->base = base;
-	resolver->known = known;
+	resolver->calls = calls;
 	resolver->ctx = ctx;
 	return resolver;
 }
 
 static void take_addresses(struct lookup *lookup, const struct addrinfo *list)
 {
-	struct server_address addresses[SERVER_ADDRESSES];
+	struct server_address addresses[ADDRESSES_READ];
 	unsigned count = 0;
 
-	for (const struct addrinfo *a = list; a && count < SERVER_ADDRESSES; a = a->ai_next) {
+	for (const struct addrinfo *a = list; a && count < ADDRESSES_READ; a = a->ai_next) {
 		struct server_address *address = &addresses[count];
 		uint16_t port = htons(lookup->server->conf->address.port);
 		if (a->ai_addrlen > sizeof(address->socket))
@@ -69,8 +73,8 @@ static void take_addresses(struct lookup *lookup, const struct addrinfo *list)
 			continue;
 		count++;
 	}
-	if (count > 0)
-		server_state_set_addresses(lookup->server->state, addresses, count);
+	if (count > 0 && server_addresses_set(&lookup->server->state->addresses, addresses, count))
+		lookup->resolver->calls->left(lookup->resolver->ctx);
 }
 
 static void note_answer(struct lookup *lookup)
@@ -78,7 +82,7 @@ static void note_answer(struct lookup *lookup)
 	struct resolver *resolver = lookup->resolver;
 
 	if (lookup->fresh && !lookup->answered && --resolver->unanswered == 0)
-		resolver->known(resolver->ctx);
+		resolver->calls->known(resolver->ctx);
 	lookup->answered = true;
 }
 
@@ -89,11 +93,11 @@ static void note_failure(struct lookup *lookup, const char *why)
 
 	if (lookup->failed++ > 0)
 		return;
-	/* The count is this thread's to change: the lock is for the workers. */
 	log_warn("upstream %s: server %s: %s; %s", server->upstream->conf->name,
 		server->conf->address.text, why,
-		server->state->address_count ? "keeping its addresses"
-					     : "it has no address until its name resolves");
+		server_addresses_count(&server->state->addresses)
+			? "keeping its addresses"
+			: "it has no address until its name resolves");
 }
 
 static void take_answer(struct lookup *lookup, const struct addrinfo *list)
@@ -219,6 +223,8 @@ void resolver_commit(struct resolver *resolver, struct site *site)
 		lookup->server = site ? site_server_of(site, lookup->server->state) : NULL;
 		if (lookup->fresh && !lookup->answered)
 			resolver->unanswered--;
+		if (lookup->server && !lookup->fresh && !lookup->request)
+			event_active(lookup->timer, EV_TIMEOUT, 0);
 		lookup->fresh = false;
 		if (lookup->server) {
 			at = &lookup->next;

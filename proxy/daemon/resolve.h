@@ -1,6 +1,7 @@
 /*
  * Names of servers to addresses, with libevent's evdns on the main thread's loop: once before the
- * workers start, then every resolve_interval. A failed look-up leaves the addresses as they are.
+ * workers start, then every resolve_interval, and at a reload. A failed look-up leaves the
+ * addresses as they are.
  */
 #ifndef DAEMON_RESOLVE_H
 #define DAEMON_RESOLVE_H
@@ -11,9 +12,14 @@
 
 struct resolver;
 
-/* `known(ctx)` is called when all names of the site that was prepared last have been answered.
- * NULL without memory. */
-struct resolver *resolver_new(struct event_base *base, void (*known)(void *ctx), void *ctx);
+struct resolver_calls {
+	void (*known)(void *ctx); /* all names of the site that was prepared last are answered */
+	void (*left)(void *ctx);  /* a name has lost an address */
+};
+
+/* NULL without memory. */
+struct resolver *resolver_new(
+	struct event_base *base, const struct resolver_calls *calls, void *ctx);
 void resolver_free(struct resolver *resolver);
 
 /* Begins to look up the names of `site` that are not looked up yet. False without memory. The
@@ -21,7 +27,7 @@ void resolver_free(struct resolver *resolver);
 bool resolver_prepare(struct resolver *resolver, struct site *site);
 void resolver_discard(struct resolver *resolver);
 /* Takes care of the names of this site from now on, instead of the last one's. Those that both have
- * continue as they are. */
+ * keep their addresses, and are looked up again now. */
 void resolver_commit(struct resolver *resolver, struct site *site);
 
 /* Is a name not answered yet that was prepared? */

@@ -146,7 +146,7 @@ static void write_server(struct findings_writer *writer, const struct server *se
 		.is_up = finding.is_up,
 		.since_ago_ms = ago(clock_wall_ns() / CLOCK_NS_PER_MS, finding.since_ms),
 		.checked_ago_ms = ago(clock_monotonic_ms(), finding.checked_ms),
-		.addresses_id = server_state_addresses_id(server->state),
+		.addresses_id = server_addresses_sum(&server->state->addresses),
 		.address = slice_of(server->conf->address.text),
 		.saw = slice_of(finding.saw),
 	};
@@ -210,14 +210,14 @@ static void take_line(
 	now.since_ms = ago(wall_ms, line->since_ago_ms + ago(clock_monotonic_ms(), published_ms));
 	snprintf(now.saw, sizeof(now.saw), "%.*s", (int)line->saw.len, line->saw.at);
 	probing_node_of(shared->probing.prober, now.by);
-	checks_take(shared->probers->checks, server, &now);
+	checks_take(server, &now);
 }
 
 static bool find_line(
 	struct findings_reader reader, struct server *server, struct findings_line *line)
 {
 	struct slice address = slice_of(server->conf->address.text);
-	uint64_t id = server_state_addresses_id(server->state);
+	uint64_t id = server_addresses_sum(&server->state->addresses);
 
 	for (unsigned i = 0; i < SERVERS_MOST && findings_read_line(&reader, line); i++) {
 		if (line->addresses_id == id && slice_equal(line->address, address))

@@ -95,15 +95,21 @@ static const struct worker_part last = {.end = tell_end};
 
 /* ---- connections and exchanges --------------------------------------------------------------- */
 
-static void share_connections(struct worker *worker)
+static void each_server(
+	struct worker *worker, void (*visit)(struct server_state *server, struct worker *worker))
 {
 	const struct site *site = worker->use->site;
 
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
 		struct upstream *upstream = site->upstreams[i];
 		for (size_t j = 0; j < upstream->server_count; j++)
-			pool_share(upstream->servers[j].state, worker);
+			visit(upstream->servers[j].state, worker);
 	}
+}
+
+static void share_connections(struct worker *worker)
+{
+	each_server(worker, pool_share);
 }
 
 static void run_pool(struct worker *worker, unsigned commands)
@@ -112,6 +118,8 @@ static void run_pool(struct worker *worker, unsigned commands)
 		pool_run(worker);
 	if (commands & WORKER_SPARE)
 		spare_answer(worker);
+	if (commands & WORKER_ADDRESSES)
+		each_server(worker, pool_close_left);
 }
 
 static const struct worker_part pool = {.begin = share_connections,

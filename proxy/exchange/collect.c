@@ -75,7 +75,8 @@ void collect_run(struct exchange *x)
 		break;
 	case PUMP_SOURCE_ENDED:
 	case PUMP_SOURCE_BROKEN:
-		server_failed(x->server, "response cut short", worker_now_ms(x->worker));
+		server_note_failure(
+			x->server, x->connection, "response cut short", worker_now_ms(x->worker));
 		fail(x, "response cut short");
 		break;
 	case PUMP_SINK_FAILED:

@@ -192,8 +192,8 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 		*full = 0;
 		return is_over;
 	}
-	x->connection = server_connection_get(
-		worker, x->server, (struct server_user){x, &events}, fresh, &why, &fault);
+	x->connection = server_connection_get(worker, x->server,
+		(struct server_user){x, &events, x->attempt.hash}, fresh, &why, &fault);
 	if (x->connection)
 		return true;
 	return go_without(x, fault, why, full);

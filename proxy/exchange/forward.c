@@ -52,6 +52,13 @@ static inline void await_server(
 
 /* ---- when the server fails ------------------------------------------------------------------- */
 
+/* Does its server have other addresses, one of which is next? */
+static bool has_other_addresses(const struct exchange *x)
+{
+	return server_addresses_count(&x->server->state->addresses) > 1 &&
+	       x->upstream->conf->balance != CONF_BALANCE_HASH;
+}
+
 /* May the request be sent once more, after a connection was closed on it without a word? */
 static bool may_repeat(const struct exchange *x, bool reused)
 {
@@ -59,7 +66,7 @@ static bool may_repeat(const struct exchange *x, bool reused)
 		return http_method_is_idempotent(x->request.method) &&
 		       (x->framing.body == HTTP_BODY_NONE || x->memory.body);
 	return http_method_is_safe(x->request.method) && x->framing.body == HTTP_BODY_NONE &&
-	       x->upstream->server_count > 1;
+	       (x->upstream->server_count > 1 || has_other_addresses(x));
 }
 
 /* The server failed before a response. Tries again where that is safe. */
@@ -77,9 +84,10 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	if (!stale || !safe) {
 		/* A reused connection that the server had closed meanwhile is nobody's fault. */
 		if (!stale)
-			server_failed(x->server, why, worker_now_ms(worker));
+			server_note_failure(x->server, x->connection, why, worker_now_ms(worker));
 		find_server_log_failure(x, why);
-		x->attempt.tried |= 1ULL << x->server->index;
+		if (!has_other_addresses(x))
+			x->attempt.tried |= 1ULL << x->server->index;
 	}
 	x->turn.ticket.failed = true;
 	exchange_drop_connection(x);
@@ -119,7 +127,8 @@ void forward_timeout(struct exchange *x)
 			respond_client_is_slow(x);
 			break;
 		}
-		server_failed(x->server, "idle timeout", worker_now_ms(x->worker));
+		server_note_failure(
+			x->server, x->connection, "idle timeout", worker_now_ms(x->worker));
 		if (x->tunnel.collects)
 			exchange_reply(x, 504, "idle timeout", HTTP_PROBLEM_NO_RETRY);
 		else

@@ -484,15 +484,14 @@ static bool take_server(struct passage *p, struct exchange *x)
 {
 	static const struct stream_calls calls = {NULL, on_server};
 	struct server_connection *connection = x->connection;
-	uint32_t requests;
 
 	if (!connection)
 		return true;
 	p->account.known = server_state_of(connection);
 	server_finish(connection, p->down.in);
-	struct stream_export server = server_connection_export(connection, &requests);
+	struct passed_connection server = server_connection_export(connection);
 	x->connection = NULL;
-	return stream_import(&p->server, &p->worker->streams, &server, &calls);
+	return stream_import(&p->server, &p->worker->streams, &server.stream, &calls);
 }
 
 static bool take_client(struct passage *p, struct exchange *x)

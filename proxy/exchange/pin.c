@@ -10,8 +10,7 @@
 
 struct pin {
 	struct server_state *server; /* held */
-	struct stream_export stream;
-	uint32_t requests; /* begun on it */
+	struct passed_connection connection;
 };
 
 void pin_close(void *ctx, void *memory)
@@ -20,18 +19,25 @@ void pin_close(void *ctx, void *memory)
 
 	(void)ctx;
 	log_debug("upstream %s: server %s: a session's connection is closed after %u requests",
-		pin->server->upstream->name, pin->server->address, pin->requests);
-	stream_export_close(&pin->stream);
+		pin->server->upstream->name, pin->server->address, pin->connection.requests);
+	stream_export_close(&pin->connection.stream);
 	pool_forget(pin->server);
 	server_state_release(pin->server);
 	free(pin);
+}
+
+/* Does its server's name still have its address? */
+static bool is_current(const struct pin *pin)
+{
+	return server_addresses_has(
+		&pin->server->addresses, pin->connection.slot, pin->connection.address_id);
 }
 
 bool pin_is_of_site(void *site, const void *memory)
 {
 	const struct pin *pin = memory;
 
-	return site && site_server_of(site, pin->server);
+	return site && site_server_of(site, pin->server) && is_current(pin);
 }
 
 void pin_park(struct exchange *x, struct server_connection *connection)
@@ -42,6 +48,7 @@ void pin_park(struct exchange *x, struct server_connection *connection)
 
 	/* Later than the reload that took its server away: nobody would close it. */
 	if (!worker->stopping && !server_is_stale(connection) &&
+		server_connection_is_current(connection) &&
 		site_server_of(worker->use->site, server))
 		pin = malloc(sizeof(*pin));
 	if (!pin) {
@@ -49,7 +56,7 @@ void pin_park(struct exchange *x, struct server_connection *connection)
 		return;
 	}
 	*pin = (struct pin){.server = server_state_hold(server)};
-	pin->stream = server_connection_export(connection, &pin->requests);
+	pin->connection = server_connection_export(connection);
 	if (!queue_pin(worker->node->queue, &x->turn.ticket, pin))
 		pin_close(NULL, pin);
 }
@@ -65,7 +72,7 @@ enum pin_result pin_take(struct exchange *x, const struct server_events *events,
 		return PIN_NONE;
 	server = upstream_server_of(x->upstream, pin->server);
 	/* Nothing is due on it: anything to read, an end most likely, makes it useless. */
-	if (!server || !stream_export_is_silent(&pin->stream) ||
+	if (!server || !is_current(pin) || !stream_export_is_silent(&pin->connection.stream) ||
 		server_mode(server) == SERVER_DISABLED ||
 		!server_may_serve(server, worker_now_ms(worker))) {
 		pin_close(NULL, pin);
@@ -77,8 +84,8 @@ enum pin_result pin_take(struct exchange *x, const struct server_events *events,
 			pin_close(NULL, pin);
 		return PIN_FULL;
 	}
-	x->connection = server_connection_import(
-		worker, server, (struct server_user){x, events}, &pin->stream, pin->requests + 1);
+	x->connection = server_connection_import(worker, server,
+		(struct server_user){.exchange = x, .events = events}, &pin->connection);
 	if (x->connection)
 		x->server = server;
 	else

@@ -36,15 +36,16 @@ enum pin_result {
 };
 
 /* The connection that the exchange's session has, onto the exchange's worker. It is of no use when
- * the server closed it, sent something unasked, is left out (and is not the only one), or is of
- * another upstream than the exchange's. */
+ * the server closed it, sent something unasked, is left out (and is not the only one), is of
+ * another upstream than the exchange's, or to an address that its server's name no longer has. */
 enum pin_result pin_take(
 	struct exchange *exchange, const struct server_events *events, uint64_t *full);
 
 /* Frees and closes it: queue_callbacks.unpin. Any thread. */
 void pin_close(void *ctx, void *pin);
 
-/* Is its server one of the site's? For queue_sweep_pins; ctx is the site, NULL has none. */
+/* Is its server one of the site's, and its address the server's? For queue_sweep_pins; ctx is the
+ * site, NULL has none. */
 bool pin_is_of_site(void *site, const void *pin);
 
 #endif

@@ -25,7 +25,7 @@
 
 static void bad_gateway(struct exchange *x, const char *why)
 {
-	server_failed(x->server, why, worker_now_ms(x->worker));
+	server_note_failure(x->server, x->connection, why, worker_now_ms(x->worker));
 	account_upstream_failure(x);
 	exchange_drop_connection(x);
 	if (x->client)
@@ -241,7 +241,7 @@ void respond_to_head(struct exchange *x)
 		return;
 	}
 	x->answer.upstream_status = x->response.status;
-	server_succeeded(x->server);
+	server_note_success(x->server, x->connection);
 	if (x->turn.in_queue)
 		queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	if (x->route->cost_field)
@@ -404,7 +404,8 @@ void respond_run(struct exchange *x)
 		/* The head is out: only a cut tells the client that this is not all. */
 		x->turn.ticket.failed = true;
 		account_upstream_failure(x);
-		server_failed(x->server, "response cut short", worker_now_ms(x->worker));
+		server_note_failure(
+			x->server, x->connection, "response cut short", worker_now_ms(x->worker));
 		exchange_abort(x, "response cut short");
 		break;
 	case PUMP_NO_MEMORY:

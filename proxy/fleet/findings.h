@@ -27,7 +27,7 @@ struct findings_line {
 	bool is_known; /* the prober has probed it; else is_up and the times mean nothing */
 	bool is_up;
 	uint64_t since_ago_ms, checked_ago_ms;
-	uint64_t addresses_id; /* server_state_addresses_id */
+	uint64_t addresses_id; /* server_addresses_sum */
 	struct slice address;  /* as the configuration has it */
 	struct slice saw;
 };

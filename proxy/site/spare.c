@@ -32,7 +32,7 @@ static struct server_connection *pop_oldest(struct worker *worker)
 			}
 		}
 	}
-	return chosen ? pool_pop(chosen, worker, true) : NULL;
+	return chosen ? pool_pop_oldest(chosen, worker) : NULL;
 }
 
 static bool close_idle(struct worker *worker)

@@ -22,6 +22,7 @@ void server_connection_close_unlisted(struct server_connection *connection)
 
 	connection->state = SERVER_CONNECTION_CLOSED;
 	connection->exchange = NULL;
+	pool_note_done(connection);
 	stream_close(&connection->stream);
 	wait_end(&connection->wait);
 	free(connection->greeting);
@@ -77,7 +78,8 @@ static void on_connected(struct server_connection *connection)
 		return;
 	if (error == 0) {
 		connection->state = SERVER_CONNECTION_BUSY;
-		server_state_address_succeeded(connection->known, connection->address_id);
+		server_addresses_connected(
+			&connection->known->addresses, connection->slot, connection->address_id);
 	}
 	connection->events->connected(connection->exchange, error);
 }
@@ -142,13 +144,13 @@ static bool lacks_descriptor(int error)
 	return error == EMFILE || error == ENFILE;
 }
 
-static enum connect_fault fault_of(
-	const struct server *server, uint32_t address_id, uint64_t now_ms)
+static enum connect_fault fault_of(const struct server_connection *connection)
 {
-	const struct conf_upstream *conf = server->upstream->conf;
+	const struct conf_upstream *conf = connection->server->upstream->conf;
 
-	return server_state_address_failed(server->state, address_id, now_ms, conf->fail_timeout_ms,
-		       conf->fail_timeout_max_ms)
+	return server_addresses_failed(&connection->known->addresses, connection->slot,
+		       connection->address_id, worker_now_ms(connection->worker),
+		       conf->fail_timeout_ms, conf->fail_timeout_max_ms)
 		       ? CONNECT_ADDRESS
 		       : CONNECT_SERVER;
 }
@@ -157,8 +159,7 @@ enum connect_fault server_connection_failed(struct server_connection *connection
 {
 	if (is_local(error, AF_UNSPEC))
 		return CONNECT_LOCAL;
-	return fault_of(
-		connection->server, connection->address_id, worker_now_ms(connection->worker));
+	return fault_of(connection);
 }
 
 bool server_is_connected(const struct server_connection *connection)
@@ -219,6 +220,7 @@ static struct server_connection *connection_new(
 static struct server_connection *opened(
 	struct server_connection *connection, enum server_connection_state state)
 {
+	pool_note_busy(connection);
 	wait_init(&connection->wait, connection->worker->loop.base, on_deadline);
 	connection->state = state;
 	return connection;
@@ -238,21 +240,21 @@ static int begin_connect(struct server_connection *connection, const struct serv
 }
 
 static struct server_connection *connect_new(struct worker *worker, struct server *server,
-	struct server_user user, const char **why, enum connect_fault *fault)
+	unsigned slot, struct server_user user, const char **why, enum connect_fault *fault)
 {
-	uint64_t now_ms = worker_now_ms(worker);
 	struct server_connection *connection = connection_new(worker, server, user);
 	struct server_address address;
 	int error;
 
 	*fault = CONNECT_LOCAL;
 	*why = "no memory";
-	if (connection && !server_state_address(server->state, now_ms, &address)) {
+	if (connection && !server_addresses_get(&server->state->addresses, slot, &address)) {
 		*fault = CONNECT_SERVER;
 		*why = "its name has no address";
 	} else if (connection) {
-		error = begin_connect(connection, &address);
+		connection->slot = address.slot;
 		connection->address_id = address.id;
+		error = begin_connect(connection, &address);
 		if (error == 0)
 			return opened(connection,
 				connection->stream.writable && !server->upstream->is_node
@@ -262,39 +264,47 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 		if (lacks_descriptor(error))
 			*fault = CONNECT_NO_DESCRIPTOR;
 		else if (!is_local(error, address.socket.ss_family))
-			*fault = fault_of(server, address.id, now_ms);
+			*fault = fault_of(connection);
 	}
 	pool_forget(server->state);
 	free(connection);
 	return NULL;
 }
 
-struct stream_export server_connection_export(
-	struct server_connection *connection, uint32_t *requests)
+struct passed_connection server_connection_export(struct server_connection *connection)
 {
-	struct stream_export stream = stream_export(&connection->stream);
+	struct passed_connection passed = {stream_export(&connection->stream), connection->requests,
+		connection->slot, connection->address_id};
 
-	*requests = connection->requests;
 	connection->counts = false;
 	server_connection_close(connection);
-	return stream;
+	return passed;
 }
 
 struct server_connection *server_connection_import(struct worker *worker, struct server *server,
-	struct server_user user, struct stream_export *stream, uint32_t requests)
+	struct server_user user, struct passed_connection *passed)
 {
 	struct server_connection *connection = connection_new(worker, server, user);
 
 	if (!connection)
-		stream_export_close(stream);
-	if (!connection || !stream_import(&connection->stream, &worker->streams, stream, &calls)) {
+		stream_export_close(&passed->stream);
+	if (!connection ||
+		!stream_import(&connection->stream, &worker->streams, &passed->stream, &calls)) {
 		pool_forget(server->state);
 		free(connection);
 		return NULL;
 	}
 	connection->reused = true;
-	connection->requests = requests;
+	connection->requests = passed->requests + 1;
+	connection->slot = passed->slot;
+	connection->address_id = passed->address_id;
 	return opened(connection, SERVER_CONNECTION_BUSY);
+}
+
+bool server_connection_is_current(const struct server_connection *connection)
+{
+	return server_addresses_has(
+		&connection->known->addresses, connection->slot, connection->address_id);
 }
 
 static struct server_connection *resume(
@@ -307,30 +317,33 @@ static struct server_connection *resume(
 	connection->events = user.events;
 	connection->reused = true;
 	connection->requests++;
+	pool_note_busy(connection);
 	return connection;
 }
 
 struct server_connection *server_connection_get(struct worker *worker, struct server *server,
 	struct server_user user, bool fresh, const char **why, enum connect_fault *fault)
 {
+	unsigned slot =
+		server_choose_address(server, worker->index, user.hash, worker_now_ms(worker));
 	struct server_connection *connection;
 	struct pool_connection pooled;
 
 	for (;;) {
-		switch (pool_take(worker, server, fresh, &pooled)) {
+		switch (pool_take(worker, server, slot, fresh, &pooled)) {
 		case POOL_IDLE:
-			if (!stream_is_stale(&pooled.idle->stream))
+			if (!stream_is_stale(&pooled.idle->stream) &&
+				server_connection_is_current(pooled.idle))
 				return resume(pooled.idle, server, user);
 			server_connection_close_unlisted(pooled.idle);
 			break;
 		case POOL_TAKEN:
-			connection = server_connection_import(
-				worker, server, user, &pooled.taken, pooled.requests + 1);
+			connection = server_connection_import(worker, server, user, &pooled.taken);
 			*why = "no memory";
 			*fault = CONNECT_LOCAL;
 			return connection;
 		case POOL_NEW:
-			return connect_new(worker, server, user, why, fault);
+			return connect_new(worker, server, slot, user, why, fault);
 		case POOL_FULL:
 			*why = "no connection";
 			*fault = CONNECT_FULL;
@@ -342,16 +355,15 @@ struct server_connection *server_connection_get(struct worker *worker, struct se
 void server_connection_keep(struct server_connection *connection)
 {
 	struct worker *worker = connection->worker;
-	struct server_state *server = connection->known;
 	const struct conf_upstream *conf = connection->server->upstream->conf;
 	uint64_t now_ms = worker_now_ms(worker);
-	struct server_connection *oldest;
+	struct server_connection *surplus;
 
 	connection->exchange = NULL;
 	bool worn =
 		conf->keepalive_requests > 0 && connection->requests >= conf->keepalive_requests;
 	if (stream_is_stale(&connection->stream) || worn || worker->draining ||
-		conf->keepalive == 0) {
+		conf->keepalive == 0 || !server_connection_is_current(connection)) {
 		server_connection_close(connection);
 		return;
 	}
@@ -360,17 +372,60 @@ void server_connection_keep(struct server_connection *connection)
 	wait_none(&connection->wait);
 	wait_for(&connection->wait, WAIT_REUSE, 0, now_ms + conf->keepalive_timeout_ms, now_ms);
 	connection->state = SERVER_CONNECTION_IDLE;
-	uint32_t idle = pool_keep(connection);
-	if (idle == 0)
+	if (!pool_keep(connection, conf->keepalive, &surplus))
 		server_connection_close_unlisted(connection);
-	else if (idle > conf->keepalive && (oldest = pool_pop(server, worker, true)) != NULL)
-		server_connection_close_unlisted(oldest);
+	else if (surplus)
+		server_connection_close_unlisted(surplus);
 }
 
 void server_close_idle(struct server_state *server, struct worker *worker)
 {
 	struct server_connection *connection;
 
-	while ((connection = pool_pop(server, worker, true)) != NULL)
+	while ((connection = pool_pop_oldest(server, worker)) != NULL)
 		server_connection_close_unlisted(connection);
+}
+
+/* ---- how it went ----------------------------------------------------------------------------- */
+
+void server_note_success(struct server *server, const struct server_connection *connection)
+{
+	if (connection)
+		server_addresses_succeeded(
+			&server->state->addresses, connection->slot, connection->address_id);
+	server_succeeded(server);
+}
+
+/* Has the address failed so often that it is left out, and others of the server are in? */
+static bool eject_address(struct server *server, const struct server_connection *connection,
+	const char *why, uint64_t now_ms)
+{
+	const struct conf_upstream *conf = server->upstream->conf;
+	struct server_addresses *addresses = &server->state->addresses;
+	struct server_slot *slot = &addresses->slots[connection->slot];
+	struct server_address address;
+	char text[SERVER_ADDRESS_TEXT];
+
+	/* relaxed: a count for a choice */
+	unsigned fails = atomic_fetch_add_explicit(&slot->fails, 1, memory_order_relaxed) + 1;
+	if (conf->max_fails == 0 || fails < conf->max_fails)
+		return true;
+	if (fails % conf->max_fails == 0 &&
+		server_addresses_get(addresses, connection->slot, &address)) {
+		server_address_print(&address, text);
+		log_warn("upstream %s: server %s: address %s ejected after %u failures: %s",
+			conf->name, server->conf->address.text, text, fails, why);
+	}
+	return server_addresses_failed(addresses, connection->slot, connection->address_id, now_ms,
+		conf->fail_timeout_ms, conf->fail_timeout_max_ms);
+}
+
+void server_note_failure(struct server *server, const struct server_connection *connection,
+	const char *why, uint64_t now_ms)
+{
+	if (connection && server_addresses_count(&server->state->addresses) > 1 &&
+		(!server_connection_is_current(connection) ||
+			eject_address(server, connection, why, now_ms)))
+		return;
+	server_failed(server, why, now_ms);
 }

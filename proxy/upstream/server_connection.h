@@ -44,10 +44,19 @@ enum connect_fault {
 struct server_user {
 	struct exchange *exchange;
 	const struct server_events *events;
+	uint64_t hash; /* balance = hash */
 };
 
-/* An idle one, or a new one that is connecting; for `user`. NULL: none, and `*why` and `*fault`
- * have the reason. `fresh`: not from the pool. */
+/* A connection that belongs to no worker. */
+struct passed_connection {
+	struct stream_export stream;
+	uint32_t requests;   /* begun on it */
+	unsigned slot;       /* and id, of its address */
+	uint32_t address_id; /* upstream/server_addresses.h */
+};
+
+/* An idle one, or a new one that is connecting; to the address whose turn it is; for `user`. NULL:
+ * none, and `*why` and `*fault` have the reason. `fresh`: not from the pool. */
 struct server_connection *server_connection_get(struct worker *worker, struct server *server,
 	struct server_user user, bool fresh, const char **why, enum connect_fault *fault);
 
@@ -79,14 +88,22 @@ struct stream *server_stream(struct server_connection *connection);
 struct server_state *server_state_of(const struct server_connection *connection);
 
 /* Takes a clean, silent connection off this worker; the caller owns the result, and the connection
- * is freed. `*requests` were begun on it. */
-struct stream_export server_connection_export(
-	struct server_connection *connection, uint32_t *requests);
+ * is freed. */
+struct passed_connection server_connection_export(struct server_connection *connection);
 
-/* Takes such a one over, for `user`, whose request is the `requests`th on it; it counts already
- * among the server's. NULL without memory, the connection closed. */
+/* Takes such a one over, for `user`, whose request is the next on it; it counts already among the
+ * server's. NULL without memory, the connection closed. */
 struct server_connection *server_connection_import(struct worker *worker, struct server *server,
-	struct server_user user, struct stream_export *stream, uint32_t requests);
+	struct server_user user, struct passed_connection *passed);
+
+/* Is its address still one of the server's? */
+bool server_connection_is_current(const struct server_connection *connection);
+
+/* How an exchange with the server went, for the passive check; NULL: it had no connection. Of
+ * several addresses, one that fails max_fails times in a row is ejected alone. */
+void server_note_success(struct server *server, const struct server_connection *connection);
+void server_note_failure(struct server *server, const struct server_connection *connection,
+	const char *why, uint64_t now_ms);
 
 /* Closes this worker's idle connections to a server. */
 void server_close_idle(struct server_state *server, struct worker *worker);

@@ -35,10 +35,12 @@ struct server_connection {
 	bool awaits_head; /* of the response: what comes is read at the round's beginning */
 	bool counts;      /* among the connections of its server */
 	bool is_taken;    /* by another worker, from its list; guarded by the list's lock */
+	bool is_busy;     /* and counted as such: upstream/server_pool.h */
 	bool unsent;      /* on the worker's list: written at the end of the round */
 	struct server_connection *next_unsent;
-	uint32_t requests;         /* begun on it */
-	uint32_t address_id;       /* of the server's address that it is to */
+	uint32_t requests; /* begun on it */
+	unsigned slot;     /* and id, of the server's address that it is to */
+	uint32_t address_id;
 	struct greeting *greeting; /* CONNECTING, to another node, and connected; else NULL */
 };
 

@@ -11,22 +11,53 @@ static pthread_mutex_t *lock_of(const struct server_state *server)
 	return &server->upstream->connections_lock;
 }
 
-static struct server_idle *list_of(const struct server_state *server, const struct worker *worker)
+static struct server_idle *list_at(
+	const struct server_state *server, unsigned slot, unsigned worker)
 {
-	return &server->idle[worker->index];
+	return &server->idle[slot * server->workers + worker];
 }
 
-/* Only the list's worker writes `shared`, so it may read it without the lock. */
-static void lock_list(const struct server_state *server, const struct server_idle *list)
+static struct server_idle *list_of(
+	const struct server_state *server, unsigned slot, const struct worker *worker)
 {
-	if (list->shared)
+	return list_at(server, slot, worker->index);
+}
+
+/* Are the worker's lists under the lock? Only the worker writes it, so it may read it without. */
+static bool is_shared(const struct server_state *server, unsigned worker)
+{
+	return list_at(server, 0, worker)->shared;
+}
+
+static void lock_lists(const struct server_state *server, const struct worker *worker)
+{
+	if (is_shared(server, worker->index))
 		pthread_mutex_lock(lock_of(server));
 }
 
-static void unlock_list(const struct server_state *server, const struct server_idle *list)
+static void unlock_lists(const struct server_state *server, const struct worker *worker)
 {
-	if (list->shared)
+	if (is_shared(server, worker->index))
 		pthread_mutex_unlock(lock_of(server));
+}
+
+static struct server_idle *list_with(const struct server_connection *connection)
+{
+	return list_of(connection->known, connection->slot, connection->worker);
+}
+
+/* With the lock: the one of the worker's lists that has most. */
+static struct server_idle *longest_list(
+	const struct server_state *server, const struct worker *worker)
+{
+	struct server_idle *longest = list_of(server, 0, worker);
+
+	for (unsigned slot = 1; slot < server->slots; slot++) {
+		struct server_idle *list = list_of(server, slot, worker);
+		if (list->count > longest->count)
+			longest = list;
+	}
+	return longest;
 }
 
 static void unlink_idle(struct server_idle *list, struct server_connection *connection)
@@ -197,9 +228,9 @@ static bool has_room(const struct server_state *server, const struct worker *wor
 {
 	if (is_below_bound(server))
 		return true;
-	for (unsigned w = 0; w < server->workers; w++) {
-		const struct server_idle *list = &server->idle[w];
-		if ((w == worker->index || list->shared) && list->first)
+	for (unsigned i = 0; i < server->slots * server->workers; i++) {
+		unsigned w = i % server->workers;
+		if ((w == worker->index || is_shared(server, w)) && server->idle[i].first)
 			return true;
 	}
 	return false;
@@ -314,14 +345,18 @@ void pool_leave(struct pool_line *line)
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-/* With the lock: an idle connection of another worker, off its list. */
-static struct server_connection *steal(struct server_state *server, const struct worker *worker)
+/* With the lock: an idle connection of another worker, off its list; to that address if there is
+ * one. */
+static struct server_connection *steal(
+	struct server_state *server, unsigned slot, const struct worker *worker)
 {
-	for (unsigned i = 1; i < server->workers; i++) {
-		struct server_idle *list = &server->idle[(worker->index + i) % server->workers];
-		struct server_connection *connection = list->shared ? list->first : NULL;
+	for (unsigned i = 1, all = server->slots * server->workers; i < all; i++) {
+		unsigned at = (slot * server->workers + worker->index + i) % all;
+		bool is_others = at % server->workers != worker->index &&
+				 is_shared(server, at % server->workers);
+		struct server_connection *connection = is_others ? server->idle[at].first : NULL;
 		if (connection) {
-			unlink_idle(list, connection);
+			unlink_idle(&server->idle[at], connection);
 			connection->is_taken = true;
 			return connection;
 		}
@@ -346,42 +381,72 @@ static void dismiss(struct server_connection *connection)
 static enum pool_outcome take_over(
 	struct server_connection *stolen, bool fresh, struct pool_connection *connection)
 {
-	bool copied = !fresh && stream_copy(&stolen->stream, &connection->taken);
+	struct passed_connection *taken = &connection->taken;
+	bool is_current =
+		server_addresses_has(&stolen->known->addresses, stolen->slot, stolen->address_id);
+	bool copied = !fresh && is_current && stream_copy(&stolen->stream, &taken->stream);
 
-	connection->requests = stolen->requests;
+	taken->requests = stolen->requests;
+	taken->slot = stolen->slot;
+	taken->address_id = stolen->address_id;
 	if (!copied)
 		stream_cut(&stolen->stream); /* it ends now, not when its worker hears */
 	dismiss(stolen);
-	if (copied && stream_export_is_silent(&connection->taken))
+	if (copied && stream_export_is_silent(&taken->stream))
 		return POOL_TAKEN;
 	if (copied)
-		stream_export_close(&connection->taken);
+		stream_export_close(&taken->stream);
 	return POOL_NEW;
 }
 
-static enum pool_outcome take_bounded(struct worker *worker, struct server *server, bool fresh,
-	struct pool_connection *connection)
+/* With the lock, at the bound: the connection to another address that serves the exchange as well.
+ * NULL: its own address has so few that one of the others is closed for it; else addresses would
+ * change with each exchange where there are fewer connections than these. */
+static struct server_idle *other_list(
+	const struct server_state *server, unsigned slot, const struct worker *worker)
+{
+	struct server_idle *longest = longest_list(server, worker);
+	const struct server_idle *own = list_of(server, slot, worker);
+	uint32_t at_own = atomic_load_explicit(&own->busy, memory_order_relaxed) + own->count;
+	uint32_t there =
+		atomic_load_explicit(&longest->busy, memory_order_relaxed) + longest->count;
+
+	return at_own > 0 && there <= at_own + 1 ? longest : NULL;
+}
+
+static struct server_connection *unlink_first(struct server_idle *list)
+{
+	struct server_connection *first = list->first;
+
+	if (first)
+		unlink_idle(list, first);
+	return first;
+}
+
+static enum pool_outcome take_bounded(struct worker *worker, struct server *server, unsigned slot,
+	bool fresh, struct pool_connection *connection)
 {
 	struct server_state *state = server->state;
-	struct server_idle *own = list_of(state, worker);
+	struct server_idle *own = list_of(state, slot, worker), *other;
 	struct server_connection *stolen = NULL, *ended = NULL;
 	enum pool_outcome outcome = POOL_FULL;
 
 	pthread_mutex_lock(lock_of(state));
-	own->shared = true;
+	list_of(state, 0, worker)->shared = true;
 	if (own->first && !fresh) {
-		connection->idle = own->first;
-		unlink_idle(own, own->first);
+		connection->idle = unlink_first(own);
 		outcome = POOL_IDLE;
 	} else if (is_below_bound(state)) {
 		atomic_fetch_add(&state->connections, 1);
 		outcome = POOL_NEW;
-	} else if (own->last) {
-		ended = own->last;
-		unlink_idle(own, ended);
+	} else if (!fresh && (other = other_list(state, slot, worker)) != NULL && other->first) {
+		connection->idle = unlink_first(other);
+		outcome = POOL_IDLE;
+	} else if ((ended = longest_list(state, worker)->last) != NULL) {
+		unlink_idle(list_with(ended), ended);
 		outcome = POOL_NEW;
 	} else {
-		stolen = steal(state, worker);
+		stolen = steal(state, slot, worker);
 	}
 	pthread_mutex_unlock(lock_of(state));
 	if (ended) {
@@ -391,13 +456,17 @@ static enum pool_outcome take_bounded(struct worker *worker, struct server *serv
 	return stolen ? take_over(stolen, fresh, connection) : outcome;
 }
 
-enum pool_outcome pool_take(struct worker *worker, struct server *server, bool fresh,
+enum pool_outcome pool_take(struct worker *worker, struct server *server, unsigned slot, bool fresh,
 	struct pool_connection *connection)
 {
+	struct server_idle *list = list_of(server->state, slot, worker);
+
 	/* relaxed: a setting */
 	if (atomic_load_explicit(&server->state->max_connections, memory_order_relaxed) > 0)
-		return take_bounded(worker, server, fresh, connection);
-	connection->idle = fresh ? NULL : pool_pop(server->state, worker, false);
+		return take_bounded(worker, server, slot, fresh, connection);
+	lock_lists(server->state, worker);
+	connection->idle = fresh ? NULL : unlink_first(list);
+	unlock_lists(server->state, worker);
 	if (connection->idle)
 		return POOL_IDLE;
 	/* relaxed: a count; nothing is read by it */
@@ -405,17 +474,84 @@ enum pool_outcome pool_take(struct worker *worker, struct server *server, bool f
 	return POOL_NEW;
 }
 
+/* ---- use ------------------------------------------------------------------------------------- */
+
+/* The peaks are those of now. */
+static void roll_peaks(struct server_idle *list, uint32_t busy, uint64_t now_ms)
+{
+	uint64_t period = now_ms / POOL_PERIOD_MS;
+
+	if (list->period == period)
+		return;
+	list->peaks[1] = list->period + 1 == period ? list->peaks[0] : busy;
+	list->peaks[0] = busy;
+	list->period = period;
+}
+
+static void set_busy(struct server_connection *connection, bool is_busy)
+{
+	struct server_idle *list = list_with(connection);
+	uint32_t busy = atomic_load_explicit(&list->busy, memory_order_relaxed);
+
+	roll_peaks(list, busy, worker_now_ms(connection->worker));
+	busy = is_busy ? busy + 1 : busy - 1;
+	atomic_store_explicit(&list->busy, busy, memory_order_relaxed);
+	if (busy > list->peaks[0])
+		list->peaks[0] = busy;
+	connection->is_busy = is_busy;
+}
+
+void pool_note_busy(struct server_connection *connection)
+{
+	set_busy(connection, true);
+}
+
+void pool_note_done(struct server_connection *connection)
+{
+	if (connection->is_busy)
+		set_busy(connection, false);
+}
+
+uint32_t pool_busy(const struct server_state *server, unsigned slot)
+{
+	uint32_t busy = 0;
+
+	for (unsigned i = 0; i < server->workers; i++)
+		busy += atomic_load_explicit(&list_at(server, slot, i)->busy, memory_order_relaxed);
+	return busy;
+}
+
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-uint32_t pool_keep(struct server_connection *connection)
+/* With the lock. How many the worker has idle. */
+static uint32_t count_idle(const struct server_state *server, const struct worker *worker)
+{
+	uint32_t count = 0;
+
+	for (unsigned slot = 0; slot < server->slots; slot++)
+		count += list_of(server, slot, worker)->count;
+	return count;
+}
+
+/* With the lock. Has the address more connections than it had in use at once lately? */
+static bool has_surplus(const struct server_idle *list)
+{
+	uint32_t peak = list->peaks[0] > list->peaks[1] ? list->peaks[0] : list->peaks[1];
+
+	return list->count + atomic_load_explicit(&list->busy, memory_order_relaxed) > peak;
+}
+
+bool pool_keep(
+	struct server_connection *connection, uint32_t most, struct server_connection **surplus)
 {
 	struct server_state *server = connection->known;
-	struct server_idle *list = list_of(server, connection->worker);
-	uint32_t count;
+	struct server_idle *list = list_with(connection);
 
+	*surplus = NULL;
 	if (is_one_too_many(server, connection))
-		return 0;
-	lock_list(server, list);
+		return false;
+	pool_note_done(connection);
+	lock_lists(server, connection->worker);
 	connection->prev = NULL;
 	connection->next = list->first;
 	if (list->first)
@@ -423,60 +559,90 @@ uint32_t pool_keep(struct server_connection *connection)
 	else
 		list->last = connection;
 	list->first = connection;
-	count = ++list->count;
-	unlock_list(server, list);
-	if (list->shared)
+	list->count++;
+	if (count_idle(server, connection->worker) > most)
+		*surplus = longest_list(server, connection->worker)->last;
+	else if (has_surplus(list))
+		*surplus = list->last;
+	if (*surplus)
+		unlink_idle(list_with(*surplus), *surplus);
+	unlock_lists(server, connection->worker);
+	if (is_shared(server, connection->worker->index))
 		note_free(server);
-	return count;
+	return true;
 }
 
 bool pool_remove(struct server_connection *connection)
 {
 	struct server_state *server = connection->known;
-	struct server_idle *list = list_of(server, connection->worker);
+	struct server_idle *list = list_with(connection);
 	bool was_ours;
 
-	lock_list(server, list);
+	lock_lists(server, connection->worker);
 	was_ours = !connection->is_taken;
 	if (was_ours)
 		unlink_idle(list, connection);
-	unlock_list(server, list);
+	unlock_lists(server, connection->worker);
 	return was_ours;
 }
 
-struct server_connection *pool_pop(struct server_state *server, struct worker *worker, bool oldest)
+struct server_connection *pool_pop_oldest(struct server_state *server, struct worker *worker)
 {
-	struct server_idle *list = list_of(server, worker);
+	lock_lists(server, worker);
+	struct server_connection *connection = longest_list(server, worker)->last;
+	if (connection)
+		unlink_idle(list_with(connection), connection);
+	unlock_lists(server, worker);
+	return connection;
+}
+
+/* One to an address that has left, off its list. */
+static struct server_connection *pop_left(
+	struct server_state *server, unsigned slot, const struct worker *worker)
+{
+	struct server_idle *list = list_of(server, slot, worker);
 	struct server_connection *connection;
 
-	lock_list(server, list);
-	connection = oldest ? list->last : list->first;
+	lock_lists(server, worker);
+	for (connection = list->first; connection; connection = connection->next) {
+		if (!server_addresses_has(
+			    &server->addresses, connection->slot, connection->address_id))
+			break;
+	}
 	if (connection)
 		unlink_idle(list, connection);
-	unlock_list(server, list);
+	unlock_lists(server, worker);
 	return connection;
+}
+
+void pool_close_left(struct server_state *server, struct worker *worker)
+{
+	struct server_connection *connection;
+
+	for (unsigned slot = 0; slot < server->slots; slot++) {
+		while ((connection = pop_left(server, slot, worker)) != NULL)
+			server_connection_close_unlisted(connection);
+	}
 }
 
 void pool_each(const struct server_state *server, const struct worker *worker,
 	void (*visit)(void *ctx, const struct server_connection *connection), void *ctx)
 {
-	const struct server_idle *list = list_of(server, worker);
-
-	lock_list(server, list);
-	for (const struct server_connection *connection = list->first; connection;
-		connection = connection->next)
-		visit(ctx, connection);
-	unlock_list(server, list);
+	lock_lists(server, worker);
+	for (unsigned slot = 0; slot < server->slots; slot++) {
+		for (const struct server_connection *connection =
+				list_of(server, slot, worker)->first;
+			connection; connection = connection->next)
+			visit(ctx, connection);
+	}
+	unlock_lists(server, worker);
 }
 
 uint32_t pool_count(const struct server_state *server, const struct worker *worker)
 {
-	const struct server_idle *list = list_of(server, worker);
-	uint32_t count;
-
-	lock_list(server, list);
-	count = list->count;
-	unlock_list(server, list);
+	lock_lists(server, worker);
+	uint32_t count = count_idle(server, worker);
+	unlock_lists(server, worker);
 	return count;
 }
 
@@ -496,29 +662,25 @@ void pool_set_bound(struct server_state *server, uint32_t max_connections)
 static struct server_connection *pop_one_too_many(
 	struct server_state *server, struct worker *worker)
 {
-	struct server_idle *list = list_of(server, worker);
-	struct server_connection *connection;
-
-	lock_list(server, list);
-	connection = list->last;
+	lock_lists(server, worker);
+	struct server_connection *connection = longest_list(server, worker)->last;
 	if (connection && is_one_too_many(server, connection))
-		unlink_idle(list, connection);
+		unlink_idle(list_with(connection), connection);
 	else
 		connection = NULL;
-	unlock_list(server, list);
+	unlock_lists(server, worker);
 	return connection;
 }
 
 void pool_share(struct server_state *server, struct worker *worker)
 {
-	struct server_idle *list = list_of(server, worker);
 	struct server_connection *connection;
 
 	/* relaxed: a setting, and this site's or a later one's */
 	if (atomic_load_explicit(&server->max_connections, memory_order_relaxed) == 0)
 		return;
 	pthread_mutex_lock(lock_of(server));
-	list->shared = true;
+	list_of(server, 0, worker)->shared = true;
 	pthread_mutex_unlock(lock_of(server));
 	while ((connection = pop_one_too_many(server, worker)) != NULL)
 		server_connection_close_unlisted(connection);

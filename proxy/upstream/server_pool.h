@@ -1,5 +1,6 @@
 /*
  * Connections to servers that carry nothing now, and the bound on all of them (max_connections).
+ * Each address of a server has lists of its own.
  *
  *   worker 0: [idle][idle]   its list, last used first --.
  *   worker 1: [idle]         its list -------------------+--> pool_take: an own one, a new one
@@ -25,15 +26,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net/stream.h"
+#include "upstream/server_connection.h"
 
 struct connection_waiter;
 struct server;
-struct server_connection;
 struct server_state;
 struct upstream;
 struct upstream_state;
 struct worker;
+
+/* What was in use at once within this period, and the one before, stays open. */
+#define POOL_PERIOD_MS 5000
 
 enum pool_outcome {
 	POOL_IDLE,  /* an own connection, off its list */
@@ -44,26 +47,38 @@ enum pool_outcome {
 
 struct pool_connection {
 	struct server_connection *idle; /* POOL_IDLE */
-	struct stream_export taken;     /* POOL_TAKEN, and below */
-	uint32_t requests;              /* begun on it */
+	struct passed_connection taken; /* POOL_TAKEN */
 };
 
-/* A connection for one more exchange. `fresh`: none that has served; what is idle makes room. */
-enum pool_outcome pool_take(struct worker *worker, struct server *server, bool fresh,
+/* A connection for one more exchange, to the address in that slot; where max_connections is
+ * reached, perhaps to another. `fresh`: none that has served; what is idle makes room. */
+enum pool_outcome pool_take(struct worker *worker, struct server *server, unsigned slot, bool fresh,
 	struct pool_connection *connection);
+
+/* It has an exchange now, or none any more. */
+void pool_note_busy(struct server_connection *connection);
+void pool_note_done(struct server_connection *connection);
+/* How many of all workers have an exchange at that address, about. */
+uint32_t pool_busy(const struct server_state *server, unsigned slot);
 
 /* A counted connection has ended. Any thread. */
 void pool_forget(struct server_state *server);
 
-/* Lists a connection that is clean now: how many this worker has idle then, or 0 where it is not
- * listed, as the bound was lowered. */
-uint32_t pool_keep(struct server_connection *connection);
+/* Lists a connection that is clean now. False: it is not listed, as the bound was lowered. An idle
+ * one that is to be closed, off its list, becomes `*surplus`, or NULL: the oldest, where this
+ * worker has more than `most` idle, or more connections to the address than it used at once lately.
+ * So the surplus of a burst goes one a response; where there is none, by keepalive_timeout. */
+bool pool_keep(
+	struct server_connection *connection, uint32_t most, struct server_connection **surplus);
 
 /* Takes an idle one of this worker off its list. False: another worker has it already. */
 bool pool_remove(struct server_connection *connection);
 
-/* This worker's idle one that was used last, or the oldest, off its list. NULL: none. */
-struct server_connection *pool_pop(struct server_state *server, struct worker *worker, bool oldest);
+/* This worker's oldest idle one, to the address to which it has most, off its list. NULL: none. */
+struct server_connection *pool_pop_oldest(struct server_state *server, struct worker *worker);
+
+/* Closes this worker's idle ones to addresses that the server's name no longer has. */
+void pool_close_left(struct server_state *server, struct worker *worker);
 
 /* Visits those that this worker has idle; visit must not call back. */
 void pool_each(const struct server_state *server, const struct worker *worker,

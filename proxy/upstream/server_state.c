@@ -150,7 +150,8 @@ static struct server_state *find_server(
 
 static void free_server(struct server_state *state)
 {
-	pthread_mutex_destroy(&state->addresses_lock);
+	pthread_mutex_destroy(&state->finding_lock);
+	server_addresses_end(&state->addresses);
 	free(state->idle);
 	free(state->address);
 	free(state);
@@ -160,12 +161,15 @@ static struct server_state *new_server(
 	const struct conf_address *address, unsigned repeat, unsigned workers)
 {
 	struct server_state *state = aligned_alloc(64, sizeof(*state));
-	size_t idle_bytes = workers * sizeof(struct server_idle);
+	unsigned slots = address->kind == CONF_ADDRESS_NAME ? SERVER_ADDRESSES : 1;
+	size_t idle_bytes = slots * workers * sizeof(struct server_idle);
 
 	if (!state)
 		return NULL;
 	memset(state, 0, sizeof(*state));
-	pthread_mutex_init(&state->addresses_lock, NULL);
+	pthread_mutex_init(&state->finding_lock, NULL);
+	server_addresses_init(&state->addresses);
+	state->slots = slots;
 	state->holders = 1;
 	state->repeat = repeat;
 	state->address = strdup(address->text);
@@ -179,7 +183,7 @@ static struct server_state *new_server(
 	if (address->kind != CONF_ADDRESS_NAME) {
 		struct server_address only = {
 			.socket = address->socket, .len = address->socket_len};
-		server_state_set_addresses(state, &only, 1);
+		server_addresses_set(&state->addresses, &only, 1);
 	}
 	return state;
 }
@@ -244,121 +248,18 @@ void upstream_state_each_server(struct upstream_state *upstream,
 	pthread_mutex_unlock(&upstream->states->lock);
 }
 
-/* ---- addresses ------------------------------------------------------------------------------- */
-
-bool server_state_address(
-	struct server_state *state, uint64_t now_ms, struct server_address *address)
-{
-	pthread_mutex_lock(&state->addresses_lock);
-	unsigned count = state->address_count, turn = state->next_address++;
-	if (count > 0) {
-		unsigned i = 0;
-		while (i < count && state->addresses[(turn + i) % count].out_until_ms > now_ms)
-			i++;
-		*address = state->addresses[(turn + i) % count];
-	}
-	pthread_mutex_unlock(&state->addresses_lock);
-	return count > 0;
-}
-
-void server_state_address_succeeded(struct server_state *state, uint32_t id)
-{
-	pthread_mutex_lock(&state->addresses_lock);
-	for (unsigned i = 0; i < state->address_count; i++) {
-		struct server_address *address = &state->addresses[i];
-		if (address->id == id) {
-			address->interval_ms = 0;
-			address->out_until_ms = 0;
-		}
-	}
-	pthread_mutex_unlock(&state->addresses_lock);
-}
-
-bool server_state_address_failed(struct server_state *state, uint32_t id, uint64_t now_ms,
-	uint64_t first_ms, uint64_t most_ms)
-{
-	bool others = false;
-
-	pthread_mutex_lock(&state->addresses_lock);
-	for (unsigned i = 0; i < state->address_count; i++) {
-		struct server_address *address = &state->addresses[i];
-		if (address->id == id && address->out_until_ms <= now_ms) {
-			uint64_t interval =
-				address->interval_ms ? address->interval_ms * 2ull : first_ms;
-			address->interval_ms = (uint32_t)(interval < most_ms ? interval : most_ms);
-			address->out_until_ms = now_ms + address->interval_ms;
-		}
-		others |= address->out_until_ms <= now_ms;
-	}
-	pthread_mutex_unlock(&state->addresses_lock);
-	return others;
-}
-
-static bool is_same_address(const struct server_address *a, const struct server_address *b)
-{
-	return a->len == b->len && memcmp(&a->socket, &b->socket, a->len) == 0;
-}
-
-void server_state_set_addresses(
-	struct server_state *state, const struct server_address *addresses, unsigned count)
-{
-	struct server_address next[SERVER_ADDRESSES];
-
-	if (count > SERVER_ADDRESSES)
-		count = SERVER_ADDRESSES;
-	memcpy(next, addresses, count * sizeof(*addresses));
-	pthread_mutex_lock(&state->addresses_lock);
-	for (unsigned i = 0; i < count; i++) {
-		next[i].id = 0;
-		for (unsigned j = 0; j < state->address_count; j++) {
-			if (is_same_address(&next[i], &state->addresses[j]))
-				next[i] = state->addresses[j];
-		}
-		if (next[i].id == 0) {
-			next[i].id = ++state->next_id;
-			next[i].interval_ms = 0;
-			next[i].out_until_ms = 0;
-		}
-	}
-	memcpy(state->addresses, next, count * sizeof(*next));
-	state->address_count = count;
-	pthread_mutex_unlock(&state->addresses_lock);
-}
-
-/* FNV-1a (Fowler, Noll, Vo). */
-static uint64_t hash_of(const struct server_address *address)
-{
-	const unsigned char *bytes = (const unsigned char *)&address->socket;
-	uint64_t hash = 0xcbf29ce484222325u;
-
-	for (socklen_t i = 0; i < address->len; i++)
-		hash = (hash ^ bytes[i]) * 0x100000001b3u;
-	return hash;
-}
-
-uint64_t server_state_addresses_id(struct server_state *state)
-{
-	uint64_t sum = 0;
-
-	pthread_mutex_lock(&state->addresses_lock);
-	for (unsigned i = 0; i < state->address_count; i++)
-		sum += hash_of(&state->addresses[i]);
-	pthread_mutex_unlock(&state->addresses_lock);
-	return sum;
-}
-
 /* ---- findings -------------------------------------------------------------------------------- */
 
 void server_state_note_finding(struct server_state *state, const struct server_finding *finding)
 {
-	pthread_mutex_lock(&state->addresses_lock);
+	pthread_mutex_lock(&state->finding_lock);
 	state->finding = *finding;
-	pthread_mutex_unlock(&state->addresses_lock);
+	pthread_mutex_unlock(&state->finding_lock);
 }
 
 void server_state_read_finding(struct server_state *state, struct server_finding *finding)
 {
-	pthread_mutex_lock(&state->addresses_lock);
+	pthread_mutex_lock(&state->finding_lock);
 	*finding = state->finding;
-	pthread_mutex_unlock(&state->addresses_lock);
+	pthread_mutex_unlock(&state->finding_lock);
 }

@@ -17,37 +17,32 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "base/log_pace.h"
 #include "conf/conf.h"
 #include "queue/run_queue.h"
 #include "upstream/probes_shown.h"
 #include "upstream/semaphore_slots.h"
+#include "upstream/server_addresses.h"
 
 struct connection_waiter;
 struct pace;
 struct server_connection;
 struct upstream_states;
 
-#define SERVER_ADDRESSES 16
-
-/* A name has several, and they change. One that no connection can be made to is left for last. */
-struct server_address {
-	struct sockaddr_storage socket;
-	socklen_t len;
-	uint32_t id;           /* no other address of the server ever has it */
-	uint32_t interval_ms;  /* it was left for last for, last */
-	uint64_t out_until_ms; /* 0: in */
-};
-
-/* One worker's idle connections to a server, last used first (upstream/server_pool.h). Alone on its
- * cache line. */
+/* One worker's connections to an address of a server: those that are idle, last used first
+ * (upstream/server_pool.h), and how many are not. Alone on its cache line. */
 struct server_idle {
 	struct server_connection *first, *last;
 	uint32_t count;
-	int32_t current_weight; /* round robin's state of this worker */
-	bool shared;            /* under the upstream's lock, and others may take of it */
+	/* In the list of the first slot, for all: */
+	int32_t current_weight; /* round robin's state of this worker, */
+	uint32_t turn;          /* and that of the addresses */
+	bool shared;            /* under the upstream's lock, and others may take of them */
+	/* Written by this worker only; relaxed: others read `busy` for a choice. */
+	atomic_uint busy;
+	uint32_t peaks[2]; /* of busy, in this period and the one before */
+	uint64_t period;
 } __attribute__((aligned(64)));
 
 /* The operator's setting for it; the first after a start. */
@@ -65,12 +60,10 @@ struct server_state {
 	uint32_t bound;   /* requests at once that it allows; 0: any number. Guarded, too */
 	char *address;    /* as written: what identifies it, with */
 	unsigned repeat;  /* how many of that address precede it */
-	/* Guards the addresses and the finding; held for a copy only. */
-	pthread_mutex_t addresses_lock;
-	struct server_finding finding; /* of active checks */
-	struct server_address addresses[SERVER_ADDRESSES];
-	unsigned address_count;
-	uint32_t next_address, next_id; /* guarded, too */
+	unsigned slots;   /* for addresses: 1, unless it is a name */
+	pthread_mutex_t finding_lock;  /* held for a copy only */
+	struct server_finding finding; /* of active checks; guarded */
+	struct server_addresses addresses;
 	_Alignas(64) atomic_uint in_flight;
 	atomic_uint max_connections;   /* 0: no bound */
 	atomic_uint connections;       /* open, whatever for: upstream/server_pool.h */
@@ -84,7 +77,7 @@ struct server_state {
 	atomic_uint weight;            /* an operator's setting; 0: the file's */
 	struct log_pace failure_lines;
 	unsigned workers;
-	struct server_idle *idle; /* [workers] */
+	struct server_idle *idle; /* [slots][workers] */
 };
 
 struct upstream_state {
@@ -135,22 +128,6 @@ void server_state_release(struct server_state *state);
  */
 void upstream_state_each_server(struct upstream_state *upstream,
 	void (*visit)(void *ctx, struct server_state *server), void *ctx);
-
-/* One of its addresses, another at each call; one that failed lately only when all of them did.
- * False when the name has none (yet). */
-bool server_state_address(
-	struct server_state *state, uint64_t now_ms, struct server_address *address);
-/* A connection to it was made, or could not be made: then it is left for last for a time that
- * doubles from `first_ms` to `most_ms`. Is there another one that has not failed? */
-void server_state_address_succeeded(struct server_state *state, uint32_t id);
-bool server_state_address_failed(struct server_state *state, uint32_t id, uint64_t now_ms,
-	uint64_t first_ms, uint64_t most_ms);
-/* The result of a look-up. The state of addresses that were there before is kept. */
-void server_state_set_addresses(
-	struct server_state *state, const struct server_address *addresses, unsigned count);
-/* A number that distinguishes the set of its addresses from others, in any order; 0: it has none.
- * The same on every node. */
-uint64_t server_state_addresses_id(struct server_state *state);
 
 /* The last results of active checks. Any thread. */
 void server_state_note_finding(struct server_state *state, const struct server_finding *finding);

@@ -270,29 +270,38 @@ void server_set_weight(struct server *server, unsigned weight)
 	atomic_store_explicit(&server->state->weight, weight, memory_order_relaxed);
 }
 
-static int32_t sum_of_weights(const struct upstream *upstream)
+/* Each of its addresses that are in has its weight. */
+static unsigned weight_of_addresses(const struct server *server, uint64_t now_ms)
+{
+	unsigned usable = server_addresses_usable(&server->state->addresses, now_ms);
+
+	return server_weight(server) * (usable ? (unsigned)__builtin_popcount(usable) : 1);
+}
+
+static int32_t sum_of_weights(const struct upstream *upstream, uint64_t now_ms)
 {
 	int32_t sum = 0;
 
 	for (size_t i = 0; i < upstream->server_count; i++)
-		sum += (int32_t)server_weight(&upstream->servers[i]);
+		sum += (int32_t)weight_of_addresses(&upstream->servers[i], now_ms);
 	return sum;
 }
 
 /* Smooth weighted round robin, a state for each worker: each gains its weight, the richest is
  * taken and pays the sum. So none has more than the sum of all, or owes more; what goes beyond is
  * from before the weights were changed, and is forgotten: it would be paid back in a row. */
-static struct server *by_turn(struct upstream *upstream, unsigned worker, uint64_t servers)
+static struct server *by_turn(
+	struct upstream *upstream, unsigned worker, uint64_t servers, uint64_t now_ms)
 {
 	struct server *best = NULL;
-	int32_t sum = 0, most = sum_of_weights(upstream);
+	int32_t sum = 0, most = sum_of_weights(upstream, now_ms);
 
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		struct server *server = &upstream->servers[i];
 		if (!may_be_asked(server, servers))
 			continue;
 		struct server_idle *mine = &server->state->idle[worker];
-		int32_t weight = (int32_t)server_weight(server);
+		int32_t weight = (int32_t)weight_of_addresses(server, now_ms);
 		if (mine->current_weight > most || mine->current_weight < -most)
 			mine->current_weight = mine->current_weight > 0 ? most : -most;
 		mine->current_weight += weight;
@@ -321,7 +330,7 @@ static struct server *by_load(
 		uint64_t load = 1ULL;
 		load += atomic_load_explicit(&server->state->in_flight, memory_order_relaxed);
 		load += atomic_load_explicit(&server->state->streams, memory_order_relaxed);
-		load = load * 65536 / server_weight(server);
+		load = load * 65536 / weight_of_addresses(server, now_ms);
 		if (load < best_load) {
 			best_load = load;
 			best = server;
@@ -343,7 +352,8 @@ static uint64_t mix(uint64_t a, uint64_t b)
 
 /* Weighted rendezvous hashing (Thaler and Ravishankar, 1998): each server draws a number for this
  * caller as many times as it has weight; the highest wins. */
-static struct server *by_hash(struct upstream *upstream, uint64_t hash, uint64_t servers)
+static struct server *by_hash(
+	struct upstream *upstream, uint64_t hash, uint64_t servers, uint64_t now_ms)
 {
 	struct server *best = NULL;
 	uint64_t best_score = 0;
@@ -352,7 +362,7 @@ static struct server *by_hash(struct upstream *upstream, uint64_t hash, uint64_t
 		struct server *server = &upstream->servers[i];
 		if (!may_be_asked(server, servers))
 			continue;
-		unsigned weight = server_weight(server);
+		unsigned weight = weight_of_addresses(server, now_ms);
 		for (unsigned w = 0; w < weight; w++) {
 			uint64_t score = mix(hash, (i + 1) * 1000003ULL + w);
 			if (!best || score > best_score) {
@@ -369,13 +379,66 @@ static struct server *choose(struct upstream *upstream, unsigned worker, uint64_
 {
 	switch (upstream->conf->balance) {
 	case CONF_BALANCE_ROUND_ROBIN:
-		return by_turn(upstream, worker, servers);
+		return by_turn(upstream, worker, servers, now_ms);
 	case CONF_BALANCE_LEAST_IN_FLIGHT:
 		return by_load(upstream, worker, servers, now_ms);
 	case CONF_BALANCE_HASH:
-		return by_hash(upstream, hash, servers);
+		return by_hash(upstream, hash, servers, now_ms);
 	}
 	return NULL;
+}
+
+/* ---- addresses of a server ------------------------------------------------------------------- */
+
+static unsigned address_by_load(const struct server_state *state, unsigned usable, unsigned turn)
+{
+	unsigned best = turn;
+	uint32_t least = UINT32_MAX;
+
+	for (unsigned n = 0; n < (unsigned)__builtin_popcount(usable); n++) {
+		uint32_t busy = pool_busy(state, turn);
+		if (busy < least) {
+			least = busy;
+			best = turn;
+		}
+		turn = server_addresses_next(usable, turn);
+	}
+	return best;
+}
+
+/* Rendezvous hashing, as between servers. */
+static unsigned address_by_hash(const struct server_state *state, unsigned usable, uint64_t hash)
+{
+	unsigned best = 0;
+	uint64_t best_score = 0;
+
+	for (unsigned i = 0; usable >> i; i++) {
+		/* relaxed: a hint */
+		uint64_t score = mix(hash, atomic_load_explicit(&state->addresses.slots[i].hash,
+						   memory_order_relaxed));
+		if (usable >> i & 1 && score >= best_score) {
+			best_score = score;
+			best = i;
+		}
+	}
+	return best;
+}
+
+unsigned server_choose_address(
+	struct server *server, unsigned worker, uint64_t hash, uint64_t now_ms)
+{
+	struct server_state *state = server->state;
+	unsigned usable = server_addresses_usable(&state->addresses, now_ms);
+
+	if ((usable & (usable - 1)) == 0)
+		return usable ? (unsigned)__builtin_ctz(usable) : 0;
+	if (server->upstream->conf->balance == CONF_BALANCE_HASH)
+		return address_by_hash(state, usable, hash);
+	uint32_t *turn = &state->idle[worker].turn;
+	*turn = server_addresses_next(usable, *turn);
+	if (server->upstream->conf->balance == CONF_BALANCE_LEAST_IN_FLIGHT)
+		*turn = address_by_load(state, usable, *turn);
+	return *turn;
 }
 
 /* Takes a place at the server unless another worker has taken the last one just now. */

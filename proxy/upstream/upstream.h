@@ -73,6 +73,10 @@ struct server *upstream_pick(struct upstream *upstream, unsigned worker, uint64_
 	uint64_t hash, uint64_t now_ms);
 void server_done(struct server *server);
 
+/* The slot of the address whose turn it is (upstream/server_addresses.h). */
+unsigned server_choose_address(
+	struct server *server, unsigned worker, uint64_t hash, uint64_t now_ms);
+
 /* A place at this very server; false if max_in_flight leaves none. server_done gives it back. */
 bool server_take_place(struct server *server);
 

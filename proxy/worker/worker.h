@@ -55,11 +55,12 @@ enum worker_command {
 	WORKER_PING = 1 << 4,        /* show that it turns: daemon/manager.h */
 	WORKER_SEEN = 1 << 5,        /* show that it is in no call that began before */
 	WORKER_CONNECTIONS = 1 << 7, /* connections were taken over, or are free: server_pool.h */
-	WORKER_HAND_OVER = 1 << 6, /* leave the bindings that are handed over to another process */
-	WORKER_GIVE_WAY = 1 << 8,  /* close an idle connection for a new one: listen/give_way.h */
-	WORKER_SPARE = 1 << 9,     /* close idle connections to servers: site/spare.h */
-	WORKER_LISTEN = 1 << 10,   /* all has started: accept clients */
-	WORKER_OWNERS = 1 << 11,   /* sessions have other owners: exchange/owners.h */
+	WORKER_HAND_OVER = 1 << 6,  /* leave the bindings that are handed over to another process */
+	WORKER_GIVE_WAY = 1 << 8,   /* close an idle connection for a new one: listen/give_way.h */
+	WORKER_SPARE = 1 << 9,      /* close idle connections to servers: site/spare.h */
+	WORKER_LISTEN = 1 << 10,    /* all has started: accept clients */
+	WORKER_OWNERS = 1 << 11,    /* sessions have other owners: exchange/owners.h */
+	WORKER_ADDRESSES = 1 << 12, /* a server's name has lost an address: server_addresses.h */
 };
 
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a

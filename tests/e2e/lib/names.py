@@ -1,25 +1,29 @@
-"""A name server that answers nothing, and programs that ask no other."""
+"""Name servers of a test, and programs that ask no other."""
 import os
+import shutil
+import signal
 import socket
 import subprocess
 
+from .process import Process, until
 
-class SilentNames:
-    """On `address` of loopback. `command` goes in front of a program's. Only root may give processes another
-    /etc/resolv.conf, and be a name server: else `refused` says why."""
+
+class Asking:
+    """Programs that have another /etc/resolv.conf and /etc/hosts, whose texts are the test's. `command` goes in front
+    of a program's. Only root may give processes these, and be a name server: else `refused` says why."""
 
     def __init__(self, t, address):
-        self.servers, script = t.path(f"resolv-{address}"), t.path(f"asking-{address}")
+        self.servers, self.hosts = t.path(f"resolv-{address}"), t.path(f"hosts-{address}")
+        script = t.path(f"asking-{address}")
         self.command, self.refused = [script], None
         self.write(f"nameserver {address}\n")
+        self.write_hosts("127.0.0.1 localhost\n")
         with open(script, "w", encoding="utf-8") as out:
             out.write("#!/bin/sh\nexec unshare --mount sh -c '"
-                      f'mount --bind {self.servers} /etc/resolv.conf && exec "$@"\' sh "$@"\n')
+                      f"mount --bind {self.servers} /etc/resolv.conf && mount --bind {self.hosts} /etc/hosts && "
+                      'exec "$@"\' sh "$@"\n')
         os.chmod(script, 0o755)
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        t.defer(self.socket.close)
         try:
-            self.socket.bind((address, 53))
             subprocess.run([script, "true"], check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as why:
             self.refused = why
@@ -28,6 +32,24 @@ class SilentNames:
         """What /etc/resolv.conf holds."""
         with open(self.servers, "w", encoding="utf-8") as out:
             out.write(text)
+
+    def write_hosts(self, text):
+        """What /etc/hosts holds."""
+        with open(self.hosts, "w", encoding="utf-8") as out:
+            out.write(text)
+
+
+class SilentNames(Asking):
+    """A name server that answers nothing, on `address` of loopback."""
+
+    def __init__(self, t, address):
+        super().__init__(t, address)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        t.defer(self.socket.close)
+        try:
+            self.socket.bind((address, 53))
+        except OSError as why:
+            self.refused = why
 
     def wait_question(self):
         self.socket.recv(65536)
@@ -39,3 +61,33 @@ class SilentNames:
                 self.socket.recv(65536)
         except BlockingIOError:
             self.socket.setblocking(True)
+
+
+class Dnsmasq(Asking):
+    """A name server whose answers change while it runs: dnsmasq, on `address` of loopback."""
+
+    def __init__(self, t, address):
+        super().__init__(t, address)
+        self.zone, self.process = t.path(f"zone-{address}"), None
+        if not shutil.which("dnsmasq"):
+            self.refused = self.refused or "there is no dnsmasq"
+        if self.refused:
+            return
+        self._write("")
+        self.process = Process(["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file",
+                                "--log-facility=-", "--no-resolv", "--no-hosts", f"--addn-hosts={self.zone}",
+                                f"--listen-address={address}", "--bind-interfaces", "--local=/test/", "--cache-size=0",
+                                "--local-ttl=1"], "dnsmasq")
+        t.defer(self.process.kill)
+        until(lambda: "read " in self.process.output(), "dnsmasq's start")
+
+    def _write(self, text):
+        with open(self.zone, "w", encoding="utf-8") as out:
+            out.write(text)
+
+    def answer(self, name, *addresses):
+        """From now on, the name has these."""
+        said = self.process.output().count("read ")
+        self._write("".join(f"{address} {name}\n" for address in addresses))
+        self.process.signal(signal.SIGHUP)
+        until(lambda: self.process.output().count("read ") > said, "dnsmasq's new answer")

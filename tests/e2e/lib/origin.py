@@ -75,7 +75,8 @@ def echo(x):
 class Origin:
     """Listens until the test ends. `requests` holds every exchange, in order of arrival."""
 
-    def __init__(self, handler=None, family=socket.AF_INET, path=None, backlog=1024, listen=True):
+    def __init__(self, handler=None, family=socket.AF_INET, path=None, backlog=1024, listen=True,
+                 host=None, port=0):
         self.handler = handler or echo
         self.requests = []
         self.connections = 0
@@ -85,7 +86,7 @@ class Origin:
         self.changed = threading.Condition()
         self._streams = set()
         self._ending = False
-        self._held = None if path else Port(family)  # also while nobody listens
+        self._held = None if path else Port(family, host, port)  # also while nobody listens
         if path:
             self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.listener.bind(path)

@@ -230,8 +230,8 @@ class Port:
     "0.0.0.0" for a program that looks whether the port is free at every one.
     """
 
-    def __init__(self, family=socket.AF_INET, host=None):
-        self.family, self.number = family, 0
+    def __init__(self, family=socket.AF_INET, host=None, number=0):
+        self.family, self.number = family, number
         self.host = host or ("::1" if family == socket.AF_INET6 else "127.0.0.1")
         self.socket = self.bind_another()
         self.number = self.socket.getsockname()[1]

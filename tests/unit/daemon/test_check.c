@@ -315,11 +315,11 @@ static void what_another_node_found(void **state)
 	begin_shared(&w, false);
 	struct server *server = &w.servers[0];
 	server->state->fails = 2; /* by its traffic, which stays this node's to judge */
-	checks_take(w.checks, server, &finding);
+	checks_take(server, &finding);
 	assert_true(server->state->unhealthy);
 	assert_has(lines.text, "is unhealthy: timeout (probed by n7)");
 	finding.is_up = true;
-	checks_take(w.checks, server, &finding);
+	checks_take(server, &finding);
 	assert_false(server->state->unhealthy);
 	assert_has(lines.text, "is healthy again (probed by n7)");
 	assert_int_equal(server->state->fails, 2);

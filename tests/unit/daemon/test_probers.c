@@ -260,7 +260,7 @@ static void a_follower(void **state)
 
 	(void)state;
 	begin(&shared_conf);
-	id = server_state_addresses_id(world.servers[0].state);
+	id = server_addresses_sum(&world.servers[0].state->addresses);
 	snprintf(value, sizeof(value),
 		"1 700 3 60000\ndown 9000 10 %llu 11 7 127.0.0.1:4 timeout\n",
 		(unsigned long long)id);
@@ -288,7 +288,7 @@ static void addresses_that_differ(void **state)
 
 	(void)state;
 	begin(&shared_conf);
-	uint64_t id = server_state_addresses_id(world.servers[0].state);
+	uint64_t id = server_addresses_sum(&world.servers[0].state->addresses);
 	snprintf(value, sizeof(value),
 		"1 700 3 60000\ndown 9000 10 %llu 11 7 127.0.0.1:4 timeout\n",
 		(unsigned long long)id + 1);
@@ -408,7 +408,7 @@ static void hostile_values(void **state)
 
 	(void)state;
 	begin(&shared_conf);
-	uint64_t id = server_state_addresses_id(world.servers[0].state);
+	uint64_t id = server_addresses_sum(&world.servers[0].state->addresses);
 	for (size_t i = 0; i < 3; i++) {
 		answer(LOCK_BUSY, 700, sessions[i], "");
 		assert_string_equal(shown().prober, "");

@@ -45,7 +45,7 @@ struct world {
 	struct stage *stage;
 	struct resolver *resolver;
 	struct server_state *a, *b;
-	unsigned known; /* calls */
+	unsigned known, left; /* calls */
 };
 
 static void known(void *ctx)
@@ -53,13 +53,20 @@ static void known(void *ctx)
 	((struct world *)ctx)->known++;
 }
 
+static void left(void *ctx)
+{
+	((struct world *)ctx)->left++;
+}
+
+static const struct resolver_calls resolver_calls = {known, left};
+
 static void begin(struct world *w)
 {
 	*w = (struct world){.stage = stage_begin(&named)};
 	query_count = cancelled = 0;
 	w->a = w->stage->relay.site->upstreams[1]->servers[0].state;
 	w->b = w->stage->relay.site->upstreams[1]->servers[1].state;
-	w->resolver = resolver_new(w->stage->relay.node.loop.base, known, w);
+	w->resolver = resolver_new(w->stage->relay.node.loop.base, &resolver_calls, w);
 	assert_non_null(w->resolver);
 	assert_true(resolver_prepare(w->resolver, w->stage->relay.site));
 	assert_true(resolver_is_waiting(w->resolver));
@@ -112,7 +119,7 @@ static void what_is_found_is_taken(void **state)
 
 	(void)state;
 	begin(&w);
-	assert_false(server_state_address(w.a, 1, &address));
+	assert_false(server_addresses_get(&w.a->addresses, 0, &address));
 	answer("a.test", "192.0.2.7 192.0.2.8");
 	assert_int_equal(w.known, 0);
 	assert_true(resolver_is_waiting(w.resolver));
@@ -120,9 +127,9 @@ static void what_is_found_is_taken(void **state)
 	assert_int_equal(w.known, 1); /* all of them */
 	assert_false(resolver_is_waiting(w.resolver));
 	resolver_wait(w.resolver, 1000); /* at once */
-	assert_int_equal(w.a->address_count, 2);
-	assert_int_equal(w.b->address_count, 1);
-	assert_true(server_state_address(w.b, 1, &address));
+	assert_int_equal(server_addresses_count(&w.a->addresses), 2);
+	assert_int_equal(server_addresses_count(&w.b->addresses), 1);
+	assert_true(server_addresses_get(&w.b->addresses, 0, &address));
 	const struct sockaddr_in *in = (const void *)&address.socket;
 	assert_int_equal(ntohs(in->sin_port), 9); /* the configuration's */
 	assert_int_equal(in->sin_addr.s_addr, inet_addr("192.0.2.9"));
@@ -149,14 +156,14 @@ static void a_failure_leaves_the_addresses(void **state)
 	assert_lacks(lines.text, "a.test");
 	assert_has(lines.text, "server b.test:9: ");
 	assert_has(lines.text, "; keeping its addresses");
-	assert_int_equal(w.b->address_count, 1);
+	assert_int_equal(server_addresses_count(&w.b->addresses), 1);
 	assert_int_equal(w.known, 1);
 	lines_clear();
 	answer("b.test", "192.0.2.10 192.0.2.11");
 	assert_has(lines.text, "its name resolves again after 3 failed look-ups");
-	assert_int_equal(w.b->address_count, 2);
+	assert_int_equal(server_addresses_count(&w.b->addresses), 2);
 	answer("b.test", ""); /* found, and has none: as it was */
-	assert_int_equal(w.b->address_count, 2);
+	assert_int_equal(server_addresses_count(&w.b->addresses), 2);
 	answer("b.test", NULL); /* another run */
 	assert_has(lines.text, "; keeping its addresses");
 	end(&w);
@@ -180,7 +187,7 @@ static void prepared_and_dropped(void **state)
 	resolver_commit(w.resolver, w.stage->relay.site); /* without waiting for the other */
 	assert_false(resolver_is_waiting(w.resolver));
 	answer("b.test", "192.0.2.9");
-	assert_int_equal(w.b->address_count, 1);
+	assert_int_equal(server_addresses_count(&w.b->addresses), 1);
 	assert_int_equal(w.known, 0);
 	assert_true(resolver_prepare(w.resolver, w.stage->relay.site));
 	assert_false(resolver_is_waiting(w.resolver));

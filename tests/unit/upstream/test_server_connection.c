@@ -105,7 +105,7 @@ static void whose_fault_it_is(void **state)
 		assert_int_equal(linked_open(&l), 0);
 	}
 	const struct server_address none = {0};
-	server_state_set_addresses(l.server->state, &none, 0);
+	server_addresses_set(&l.server->state->addresses, &none, 0);
 	const char *why = NULL;
 	enum connect_fault fault;
 	assert_null(server_connection_get(
@@ -125,10 +125,10 @@ static void another_address_may_do(void **state)
 
 	(void)state;
 	linked_begin(&l, &plain);
-	assert_true(server_state_address(l.server->state, 1, &two[0]));
+	assert_true(server_addresses_get(&l.server->state->addresses, 0, &two[0]));
 	two[1] = two[0];
 	((struct sockaddr_in *)&two[1].socket)->sin_port = htons(3);
-	server_state_set_addresses(l.server->state, two, 2);
+	server_addresses_set(&l.server->state->addresses, two, 2);
 	l.stage->connect_error = ECONNREFUSED;
 	for (unsigned i = 0; i < 2; i++) {
 		assert_null(server_connection_get(
@@ -309,16 +309,15 @@ static void one_moves_to_another_worker(void **state)
 {
 	const struct stage_conf conf = {.two_workers = true};
 	struct linked l;
-	uint32_t requests;
 
 	(void)state;
 	linked_begin(&l, &conf);
 	server_connection_keep(linked_get(&l));
-	struct stream_export carried = server_connection_export(linked_get(&l), &requests);
-	assert_int_equal(requests, 2);
+	struct passed_connection carried = server_connection_export(linked_get(&l));
+	assert_int_equal(carried.requests, 2);
 	assert_int_equal(linked_open(&l), 1); /* it counts all the while */
-	struct server_connection *moved = server_connection_import(
-		l.stage->workers[1], l.server, linked_user(&l), &carried, requests + 1);
+	struct server_connection *moved =
+		server_connection_import(l.stage->workers[1], l.server, linked_user(&l), &carried);
 	assert_non_null(moved);
 	assert_true(server_is_connected(moved));
 	assert_true(server_is_reused(moved));

@@ -25,31 +25,90 @@ static void visit(void *ctx, const struct server_connection *connection)
 	assert_ptr_equal(connection, ((struct server_connection **)ctx)[visited++]);
 }
 
+static void keep(struct server_connection *connection, uint32_t most)
+{
+	struct server_connection *surplus;
+
+	connection->state = SERVER_CONNECTION_IDLE;
+	assert_true(pool_keep(connection, most, &surplus));
+	if (surplus)
+		server_connection_close_unlisted(surplus);
+}
+
 static void the_last_used_is_the_first_taken(void **state)
 {
 	struct server_connection *all[3], *order[3];
+	struct pool_connection found;
 	struct linked l;
 
 	(void)state;
 	linked_begin(&l, &unbounded);
 	for (unsigned i = 0; i < 3; i++)
 		order[2 - i] = all[i] = linked_get(&l);
-	for (unsigned i = 0; i < 3; i++) {
-		all[i]->state = SERVER_CONNECTION_IDLE;
-		assert_int_equal(pool_keep(all[i]), i + 1);
-	}
+	for (unsigned i = 0; i < 3; i++)
+		keep(all[i], 3);
 	visited = 0;
 	pool_each(l.server->state, l.stage->worker, visit, order);
 	assert_int_equal(visited, 3);
 	assert_int_equal(linked_idle(&l, 1), 0); /* another worker's */
-	assert_ptr_equal(pool_pop(l.server->state, l.stage->worker, true), all[0]);
-	assert_ptr_equal(pool_pop(l.server->state, l.stage->worker, false), all[2]);
+	assert_ptr_equal(pool_pop_oldest(l.server->state, l.stage->worker), all[0]);
+	assert_int_equal(pool_take(l.stage->worker, l.server, 0, false, &found), POOL_IDLE);
+	assert_ptr_equal(found.idle, all[2]);
 	assert_true(pool_remove(all[1]));
-	assert_null(pool_pop(l.server->state, l.stage->worker, true));
-	assert_null(pool_pop(l.server->state, l.stage->workers[1], false));
+	assert_null(pool_pop_oldest(l.server->state, l.stage->worker));
+	assert_null(pool_pop_oldest(l.server->state, l.stage->workers[1]));
 	for (unsigned i = 0; i < 3; i++)
 		server_connection_close_unlisted(all[i]);
 	assert_int_equal(linked_open(&l), 0);
+	linked_end(&l);
+}
+
+/* Of what was in use at once all stay open, until it was not for a period or two; then the surplus
+ * goes, one with each that becomes idle. */
+static void what_was_in_use_lately_stays_open(void **state)
+{
+	struct server_connection *all[10];
+	struct linked l;
+
+	(void)state;
+	linked_begin(&l, &unbounded);
+	for (unsigned burst = 0; burst < 2; burst++) {
+		for (unsigned i = 0; i < 10; i++)
+			all[i] = linked_get(&l);
+		for (unsigned i = 0; i < 10; i++)
+			keep(all[i], 1000);
+		assert_int_equal(linked_open(&l), 10);
+	}
+	assert_int_equal(l.stage->server_count, 10);
+	stage_at(l.stage, POOL_PERIOD_MS);
+	keep(linked_get(&l), 1000);
+	assert_int_equal(linked_open(&l), 10);
+	stage_at(l.stage, 2 * POOL_PERIOD_MS);
+	for (unsigned open = 9; open > 0; open--) {
+		keep(linked_get(&l), 1000);
+		assert_int_equal(linked_open(&l), open);
+	}
+	keep(linked_get(&l), 1000);
+	assert_int_equal(linked_open(&l), 1);
+	linked_end(&l);
+}
+
+/* The oldest goes, where keepalive allows no more. */
+static void keepalive_bounds_what_is_idle(void **state)
+{
+	struct server_connection *all[5];
+	struct linked l;
+
+	(void)state;
+	linked_begin(&l, &unbounded);
+	for (unsigned i = 0; i < 5; i++)
+		all[i] = linked_get(&l);
+	for (unsigned i = 0; i < 5; i++) {
+		keep(all[i], 2);
+		assert_int_equal(linked_idle(&l, 0), i < 2 ? i + 1 : 2);
+	}
+	assert_int_equal(all[2]->state, SERVER_CONNECTION_CLOSED);
+	assert_int_equal(all[4]->state, SERVER_CONNECTION_IDLE);
 	linked_end(&l);
 }
 
@@ -62,10 +121,10 @@ static void without_a_bound_there_is_always_a_new_one(void **state)
 	linked_begin(&l, &unbounded);
 	struct server_connection *connection = linked_get(&l);
 	server_connection_keep(connection);
-	assert_int_equal(pool_take(l.stage->worker, l.server, true, &found), POOL_NEW);
+	assert_int_equal(pool_take(l.stage->worker, l.server, 0, true, &found), POOL_NEW);
 	assert_int_equal(linked_open(&l), 2); /* it counts already */
-	assert_int_equal(pool_take(l.stage->workers[1], l.server, false, &found), POOL_NEW);
-	assert_int_equal(pool_take(l.stage->worker, l.server, false, &found), POOL_IDLE);
+	assert_int_equal(pool_take(l.stage->workers[1], l.server, 0, false, &found), POOL_NEW);
+	assert_int_equal(pool_take(l.stage->worker, l.server, 0, false, &found), POOL_IDLE);
 	assert_ptr_equal(found.idle, connection);
 	assert_int_equal(linked_open(&l), 3);
 	pool_forget(l.server->state);
@@ -85,7 +144,7 @@ static void no_more_than_the_bound(void **state)
 	(void)state;
 	begin_bounded(&l);
 	struct server_connection *first = linked_get(&l), *second = linked_get(&l);
-	assert_int_equal(pool_take(l.stage->worker, l.server, false, &found), POOL_FULL);
+	assert_int_equal(pool_take(l.stage->worker, l.server, 0, false, &found), POOL_FULL);
 	assert_null(linked_get_of(&l, 0, false));
 	server_connection_keep(first);
 	assert_ptr_equal(linked_get(&l), first);
@@ -97,7 +156,7 @@ static void no_more_than_the_bound(void **state)
 	assert_int_equal(second->state, SERVER_CONNECTION_CLOSED);
 	assert_int_equal(linked_open(&l), 2);
 	assert_ptr_equal(linked_get(&l), first);
-	assert_int_equal(pool_take(l.stage->worker, l.server, true, &found), POOL_FULL);
+	assert_int_equal(pool_take(l.stage->worker, l.server, 0, true, &found), POOL_FULL);
 	server_connection_close(first);
 	server_connection_close(fresh);
 	linked_end(&l);
@@ -409,6 +468,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_used_is_the_first_taken),
+		cmocka_unit_test(what_was_in_use_lately_stays_open),
+		cmocka_unit_test(keepalive_bounds_what_is_idle),
 		cmocka_unit_test(without_a_bound_there_is_always_a_new_one),
 		cmocka_unit_test(no_more_than_the_bound),
 		cmocka_unit_test(another_workers_idle_one_makes_room),
