@@ -42,15 +42,27 @@ is 'an unknown word is an error' 2 "$(bootstrap frobnicate >/dev/null; echo $?)"
 # suite STATUS PASS SKIP FAIL: a make check that ends so, and what bootstrap makes of it
 suite() {
 	printf '# %s: %s\n' PASS "$2" SKIP "$3" XFAIL 0 FAIL "$4" XPASS 0 ERROR 0 >"$tree/totals"
-	pretend "$tree/tools/make" "case \"\$*\" in *TESTS=*) ;; *check*) cp $tree/totals build/test-suite.log; exit $1 ;; esac"
+	[ "$4" -eq 0 ] || printf '%s\n' 'PASS: a 1 - well' '# chatter' 'FAIL: a 2 - badly' '# wanted 1' >>"$tree/totals"
+	pretend "$tree/tools/make" "case \"\$*\" in *TESTS=*) ;; *check*) cp $tree/totals build/test-suite.log; cp $tree/*.log build/tests; exit $1 ;; esac"
 	ended=0
 	said=$(bootstrap check) || ended=$?
 	echo "$(echo "$said" | tail -n 1); $ended"
 }
 
+mkdir "$tree/source/build/tests"
+for seconds in 1 2 3 4 5 6 7 8 9 10 11; do
+	echo "# took $seconds.5 s, 0.1 s of processor: a.py, test $seconds"
+done >"$tree/a.log"
+echo '# took 30.0 s, 0.1 s of processor: b.py, of an earlier run' >"$tree/source/build/tests/b.log"
+touch -d '1 hour ago' "$tree/source/build/tests/b.log"
 is 'all passed' '5 passed, 0 failed; 0' "$(suite 0 5 0 0)"
 is 'some were skipped' '5 passed, 0 failed, 2 skipped; 0' "$(suite 0 5 2 0)"
 is 'one failed' '4 passed, 1 failed; 1' "$(suite 1 4 0 1)"
+suite 1 4 0 1 >/dev/null
+is 'what failed and why' 'FAIL: a 2 - badly
+  # wanted 1' "$(echo "$said" | sed -n '/^FAIL/,/wanted/p')"
+is 'the slowest ten' '11 10 9 8 7 6 5 4 3 2' "$(echo "$said" | sed -n 's/^  \([0-9]*\)\.5 s, .* test .*/\1/p' | xargs)"
+lacks 'of this run only' 'b.py' "$said"
 is 'make failed and no test did' '5 passed, 1 failed; 1' "$(suite 1 5 0 0)"
 pretend "$tree/tools/make" 'case "$*" in *check*) exit 2 ;; esac'
 is 'the tests do not build' '0 passed, 1 failed' "$(bootstrap check | tail -n 1)"

@@ -135,6 +135,7 @@ def now(t):
 
 @group("listeners are bounded, and slow ones cost nothing", workers=[2])
 def bounds(t):
+    """Takes half a minute: buffers are to be full of events that come once a second."""
     sluice, admin = with_admin(t, LIMIT + to(t.origin(lambda x: x.reply(200)), route="limits = burst"))
     with contextlib.ExitStack() as stack:
         streams = [stack.enter_context(admin.events()) for _ in range(LISTENERS)]

@@ -31,10 +31,10 @@ import time
 from lib.client import Client, request_bytes
 from lib.owners import Fleet
 from lib.process import Lateness, Port, until
-from lib.tap import SEED, equal, main, test, true
+from lib.tap import IS_LONG, SEED, equal, main, test, true
 from lib.wire import Ended
 
-SCHEDULES = int(os.environ.get("BANK_SCHEDULES", "2"))
+SCHEDULES = int(os.environ.get("BANK_SCHEDULES") or (3 if IS_LONG else 1))
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../etc/examples/websockets/bank.py")
 ACCOUNTS, ORDERS, FIRST_BALANCE = 10, 30, 100
 LEASE = float(os.environ.get("BANK_LEASE", "1"))

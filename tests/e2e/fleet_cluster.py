@@ -89,6 +89,7 @@ def several(t):
 
 @test("a slot is moved under load: no window is too full", workers=[1, 2])
 def moved(t):
+    """Takes half a minute: several windows under load, before, during and after the move."""
     cluster = RedisCluster(t)
     origin = t.origin(lambda x: x.reply(200, b"x"))
     sections = limit("it", "40 per 2s") + to(origin, route="limits = it")
@@ -121,6 +122,7 @@ def moved(t):
 @test("a primary is killed under load, with store_quorum = 1: its replica knows of all that was admitted",
       workers=[1])
 def killed(t):
+    """Takes half a minute: the cluster waits before it takes a node to have failed."""
     cluster = RedisCluster(t)
     origin = t.origin(lambda x: x.reply(200, b"x"))
     sections = limit("it", "100000 per 1h") + to(origin, route="limits = it")
@@ -163,6 +165,7 @@ def taken_over(t):
 @test("a primary stands still: its callers are on the rung, others are served; it is replaced, and goes on",
       workers=[1])
 def paused(t):
+    """Takes half a minute: the cluster waits before it takes a node to have failed."""
     cluster = RedisCluster(t)
     origin = t.origin()
     sections = limit("it", "50 per 1h") + to(origin, route="limits = it")

@@ -105,6 +105,7 @@ def local_killed(t):
 
 @test("local: the store stands still under five nodes, and goes on", workers=[1])
 def local_paused(t):
+    """Takes half a minute: the store is away for longer than windows and shares last."""
     lose_and_find(t, "exact", 5, paused, resumed)
 
 

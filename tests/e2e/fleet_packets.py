@@ -8,7 +8,7 @@ from lib.hazard import Hazard
 from lib.process import resident_bytes, until
 from lib.redis import Redis
 from lib.sluice import to
-from lib.tap import equal, main, test, true
+from lib.tap import equal, longer, main, test, true
 
 QUOTA, WINDOW = 120, 2.0
 # Of a worker's silent store: left after twice its timeout, or a second.
@@ -52,7 +52,7 @@ def troubled(t, way):
     hazard, origin, all_nodes = begin(t, way, fleet="store_timeout = 100ms")
     load = Load(t, 3).begin(all_nodes)
     done = []
-    for _ in range(9):
+    for _ in range(longer(9)):
         more_requests(origin, QUOTA // 3)
         trouble = t.random.choice(["stall", "reset", "cut", "late"])
         done.append(trouble)

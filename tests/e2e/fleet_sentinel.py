@@ -63,6 +63,7 @@ def unknown(t):
 @test("the primary is killed under load, then the next one stands still and returns as a second primary: "
       "no window is too full", workers=[1])
 def fails(t):
+    """Takes most of a minute: Sentinels wait 4 s and more before they replace a primary, and it is replaced twice."""
     # With a quorum: without it, a replica takes over that may lack as many writes as it was slow.
     sentinels = Sentinels(t, 2, 3, "it", "--min-replicas-to-write", "1")
     origin = t.origin(lambda x: x.reply(200, b"x"))

@@ -189,6 +189,7 @@ def joining(t):
 
 @test("five nodes: one stopped, one killed, one restarted, one joins: no window is too full", workers=[2])
 def nodes_fail(t):
+    """Takes half a minute: leases of 4 s end, of one node after another."""
     redis = Redis(t)
     origin = t.origin(lambda x: x.reply(200, b"x"))
     sections = split("it", "100 per 1s") + to(origin, route="limits = it")

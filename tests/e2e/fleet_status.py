@@ -183,6 +183,7 @@ def eviction(t):
 
 @test("what is on lease: callers and units, until the leases end")
 def leases(t):
+    """Takes half a minute: leases must end."""
     redis = Redis(t)
     origin = t.origin()
     sections = limit("it", "4000 per 1h", way="lease") + to(origin, route="limits = it")

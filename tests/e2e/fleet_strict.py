@@ -82,11 +82,13 @@ def lose_and_find(t, way, count, lose, find):
 
 @test("the store is killed under three nodes, and returns without its memory", workers=[1])
 def killed(t):
+    """Takes half a minute: shares wait 6.5 s, at the loss and at the return."""
     lose_and_find(t, "exact", 3, lambda redis: redis.kill(), lambda redis: redis.start())
 
 
 @test("the store stands still under five nodes, and goes on", workers=[2])
 def paused(t):
+    """Takes half a minute: shares wait 6.5 s, at the loss and at the return."""
     lose_and_find(t, "exact", 5, lambda redis: redis.process.signal(signal.SIGSTOP),
                   lambda redis: redis.process.signal(signal.SIGCONT))
 
@@ -136,16 +138,19 @@ def alone(t, way_of_limit):
 
 @test("one node alone is cut off for longer than shares wait, and comes back", workers=[1])
 def alone_exact(t):
+    """Takes half a minute: shares wait 6.5 s, at the loss and at the return."""
     alone(t, "exact")
 
 
 @test("one node alone is cut off, by leases", workers=[2])
 def alone_leases(t):
+    """Takes half a minute: shares wait 6.5 s, at the loss and at the return."""
     alone(t, "lease")
 
 
 @test("a node is killed: its share is left to it, and comes back to the others", workers=[1])
 def node_killed(t):
+    """Takes half a minute: shares wait 6.5 s, at the loss and at the return."""
     quota = 90
     redis = Redis(t)
     origin = t.origin(lambda x: x.reply(200, b"x"))

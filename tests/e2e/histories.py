@@ -19,12 +19,12 @@ from lib.client import request_bytes
 from lib.origin import Origin
 from lib.process import DEADLINE_SECONDS, SANITIZER
 from lib.sluice import to
-from lib.tap import equal, main, test, true
+from lib.tap import equal, longer, main, test, true
 from lib.workers import Barrier
 
 CLIENTS = 4
 CONNECTIONS = 8
-OPERATIONS = int(os.environ.get("SLUICE_E2E_OPERATIONS") or (100 if SANITIZER else 250))
+OPERATIONS = int(os.environ.get("SLUICE_E2E_OPERATIONS") or longer(100 if SANITIZER else 250))
 
 ROUTE = "host = api.test\nsession = header:X-Api-Key | ip\nordering = {}\nread_hold = 1h\n"
 

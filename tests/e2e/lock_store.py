@@ -3,7 +3,7 @@ that the test sets, also backwards: sessions that take, use and release, are lat
 that forgets."""
 from lib.redis import Redis
 from lib.store_clock import function_with_clock
-from lib.tap import equal, main, test, true
+from lib.tap import equal, longer, main, test, true
 
 LEASES = [1_000, 3_000, 10_000]
 # What Redis's own clock would do, by the test's: see Store.call.
@@ -176,7 +176,7 @@ def live(t, store, schedule, forgets):
 @test("random sessions: each answer is the oracle's, fences grow, and who lost a lock is over", workers=[1])
 def sessions(t):
     store = Store(t)
-    for schedule in range(250):
+    for schedule in range(longer(250)):
         live(t, store, schedule, forgets=schedule % 4 == 3)
 
 

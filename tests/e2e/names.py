@@ -4,7 +4,7 @@ import signal
 import threading
 
 from lib.names import Asking, Dnsmasq
-from lib.process import BINARY, DEADLINE_SECONDS, until
+from lib.process import BINARY, DEADLINE_SECONDS, Port, until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
 
@@ -16,10 +16,11 @@ class Places:
 
     def __init__(self, t, *addresses):
         self.at, self.holds = {}, {}
+        held = Port(host="0.0.0.0")  # at every address
+        t.defer(held.release)
+        self.port = held.number
         for address in addresses:
-            port = next(iter(self.at.values())).port if self.at else 0
-            self.at[address] = t.origin(self._handler(t, address), host=address, port=port)
-        self.port = self.at[addresses[0]].port
+            self.at[address] = t.origin(self._handler(t, address), host=address, port=self.port)
 
     def _handler(self, t, address):
         self.holds[address] = t.event()
@@ -44,8 +45,8 @@ def asks(client, wanted):
     until(lambda: ask(client, 3 * len(wanted)) == {address: 3 for address in wanted}, f"turns over {wanted}", pause=0.05)
 
 
-def dns(t, address):
-    names = Dnsmasq(t, address)
+def dns(t):
+    names = Dnsmasq(t)
     if names.refused:
         t.skip(f"no name server can be run: {names.refused}")
     return names
@@ -53,7 +54,7 @@ def dns(t, address):
 
 @group("a name server whose answers change")
 def moved(t):
-    names, places = dns(t, "127.0.0.80"), Places(t, A, B, C)
+    names, places = dns(t), Places(t, A, B, C)
     names.answer("api.test", A)
     sluice = t.sluice(to(f"api.test:{places.port}", upstream="resolve_interval = 1s", route="ordering = none"),
                       command=[*names.command, BINARY])
@@ -93,7 +94,7 @@ def moved(t):
 
 @test("a reload looks names up at once", workers=[2])
 def reloaded(t):
-    names, places = dns(t, "127.0.0.81"), Places(t, A, B)
+    names, places = dns(t), Places(t, A, B)
     names.answer("api.test", A)
     sections = to(f"api.test:{places.port}", upstream="resolve_interval = 1h")
     sluice = t.sluice(sections, command=[*names.command, BINARY])
@@ -107,7 +108,7 @@ def reloaded(t):
 
 @group("/etc/hosts", workers=[2])
 def hosts(t):
-    asking, places = Asking(t, "127.0.0.82"), Places(t, A, B, C)
+    asking, places = Asking(t), Places(t, A, B, C)
     if asking.refused:
         t.skip(f"mount namespaces are not permitted: {asking.refused}")
 
@@ -124,8 +125,8 @@ def hosts(t):
         asks(client, [B, C])
 
 
-def by_hosts(t, address, places, addresses, upstream, other=""):
-    asking = Asking(t, address)
+def by_hosts(t, places, addresses, upstream, other=""):
+    asking = Asking(t)
     if asking.refused:
         t.skip(f"mount namespaces are not permitted: {asking.refused}")
     asking.write_hosts("127.0.0.1 localhost\n" + "".join(f"{a} api.test\n" for a in addresses))
@@ -138,11 +139,11 @@ def balance(t):
     places = Places(t, A, B, C)
     with t.point("round_robin: each address has its server's weight"):
         other = t.origin(lambda x: (x.read_body(), x.reply(200, b"other")))
-        client = t.client(by_hosts(t, "127.0.0.83", places, [A, B, C], "", f"{other} weight=3"))
+        client = t.client(by_hosts(t, places, [A, B, C], "", f"{other} weight=3"))
         equal(ask(client, 60), {A: 10, B: 10, C: 10, "other": 30})
 
     with t.point("hash: a key always to the same address, keys over all"):
-        client = t.client(by_hosts(t, "127.0.0.84", places, [A, B, C], "balance = hash\nhash_key = header:X-Key"))
+        client = t.client(by_hosts(t, places, [A, B, C], "balance = hash\nhash_key = header:X-Key"))
         seen = collections.Counter()
         for key in range(60):
             found = {client.ask("/", fields=[("X-Key", f"key {key}")]).body.decode() for _ in range(3)}
@@ -151,7 +152,7 @@ def balance(t):
         true(min(seen[address] for address in (A, B, C)) > 5, f"keys {seen}")
 
     with t.point("least_in_flight: an address that is busy gets nothing while another is free"):
-        sluice = by_hosts(t, "127.0.0.85", places, [A, B, C], "balance = least_in_flight")
+        sluice = by_hosts(t, places, [A, B, C], "balance = least_in_flight")
         clients = [t.client(sluice) for _ in range(6)]
         before = [len(origin.requests) for origin in places.at.values()]
         for n, client in enumerate(clients):
@@ -168,7 +169,7 @@ def balance(t):
 def failing(t):
     places = Places(t, A, B, C)
     with t.point("one that answers nothing is ejected alone, and its requests are served by others"):
-        sluice = by_hosts(t, "127.0.0.86", places, [A, B, C], "max_fails = 2\nfail_timeout = 1m")
+        sluice = by_hosts(t, places, [A, B, C], "max_fails = 2\nfail_timeout = 1m")
         client = t.client(sluice)
         equal({client.ask(f"/broken/{B}").status for _ in range(12)}, {200}, "statuses")
         sluice.process.wait_output(f"address {B}:{places.port} ejected after 2 failures")
@@ -182,7 +183,7 @@ def failing(t):
             x.read_body()
             x.reply(503 if sick.is_set() and x.request.target == "/health" else 200, B.encode())
         health.at[B].handler = handler
-        sluice = by_hosts(t, "127.0.0.87", health, [A, B], "health_path = /health\nhealth_interval = 100ms")
+        sluice = by_hosts(t, health, [A, B], "health_path = /health\nhealth_interval = 100ms")
         client = t.client(sluice)
         equal(ask(client, 6), {A: 3, B: 3})
         sick.set()
@@ -195,7 +196,7 @@ def failing(t):
 
 @test("upstream_affinity: a session's connection ends with its address", workers=[1, 2])
 def affinity(t):
-    names, places = dns(t, "127.0.0.88"), Places(t, A, B)
+    names, places = dns(t), Places(t, A, B)
     names.answer("api.test", A)
     sluice = t.sluice(to(f"api.test:{places.port}", upstream="resolve_interval = 1s",
                          route="session = header:X-Client\nupstream_affinity = session"),
@@ -214,9 +215,9 @@ def affinity(t):
 @test("max_connections below the number of addresses: all are used", workers=[1, 2])
 def bounded(t):
     places = Places(t, A, B, C)
-    client = t.client(by_hosts(t, "127.0.0.89", places, [A, B, C], "", ""))
+    client = t.client(by_hosts(t, places, [A, B, C], "", ""))
     equal(ask(client, 9), {A: 3, B: 3, C: 3})
-    asking = Asking(t, "127.0.0.90")
+    asking = Asking(t)
     asking.write_hosts("127.0.0.1 localhost\n" + "".join(f"{a} api.test\n" for a in (A, B, C)))
     sluice = t.sluice(to(f"api.test:{places.port} max_connections=2"), command=[*asking.command, BINARY])
     client = t.client(sluice)

@@ -95,7 +95,7 @@ def stalls(t, origin):
 
 
 def has_a_name(t, origin):
-    names = SilentNames(t, "127.0.0.77")
+    names = SilentNames(t)
     if names.refused:
         t.note(f"names are not tried: {names.refused}")
         return
@@ -206,11 +206,9 @@ def is_renamed(t, origin):
         ends(node)
 
 
-@group("semaphores at a broker that is wrong", workers=[1])
-def broker_is_wrong(t):
-    origin = CountingOrigin(t, hold=0.02)
-    for part in (lies, stalls, has_a_name, ends_connections, stops_answering, is_renamed):
-        part(t, origin)
+for title, part in (("lies", lies), ("is silent", stalls), ("has a name", has_a_name), ("ends connections", ends_connections),
+                    ("stops to answer", stops_answering), ("is renamed", is_renamed)):
+    group(f"semaphores at a broker that {title}", workers=[1])(lambda t, part=part: part(t, CountingOrigin(t, hold=0.02)))
 
 
 if __name__ == "__main__":

@@ -322,7 +322,7 @@ def no_address(t):
 
 @group("a signal that comes while the first names are looked up", workers=[2])
 def signalled_at_start(t):
-    names = SilentNames(t, "127.0.0.78")
+    names = SilentNames(t)
     if names.refused:
         t.skip(f"no name server can be played: {names.refused}")
     path = t.file("named.ini", "[listener main]\nbind = unix:" + t.path("socket") + "\n" + to("api.test:80"))

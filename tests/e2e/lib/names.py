@@ -1,5 +1,7 @@
 """Name servers of a test, and programs that ask no other."""
+import errno
 import os
+import random
 import shutil
 import signal
 import socket
@@ -8,11 +10,29 @@ import subprocess
 from .process import Process, until
 
 
+CLAIM = 5300  # who has bound this port at an address has the address
+
+
+def own_address(t):
+    """One of loopback that no other test on this machine has."""
+    claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    t.defer(claim.close)
+    while True:
+        address = "127." + ".".join(str(random.randrange(1, 255)) for _ in range(3))
+        try:
+            claim.bind((address, CLAIM))
+            return address
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+
+
 class Asking:
     """Programs that have another /etc/resolv.conf and /etc/hosts, whose texts are the test's. `command` goes in front
     of a program's. Only root may give processes these, and be a name server: else `refused` says why."""
 
-    def __init__(self, t, address):
+    def __init__(self, t):
+        self.address = address = own_address(t)
         self.servers, self.hosts = t.path(f"resolv-{address}"), t.path(f"hosts-{address}")
         script = t.path(f"asking-{address}")
         self.command, self.refused = [script], None
@@ -40,14 +60,14 @@ class Asking:
 
 
 class SilentNames(Asking):
-    """A name server that answers nothing, on `address` of loopback."""
+    """A name server that answers nothing."""
 
-    def __init__(self, t, address):
-        super().__init__(t, address)
+    def __init__(self, t):
+        super().__init__(t)
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         t.defer(self.socket.close)
         try:
-            self.socket.bind((address, 53))
+            self.socket.bind((self.address, 53))
         except OSError as why:
             self.refused = why
 
@@ -64,11 +84,11 @@ class SilentNames(Asking):
 
 
 class Dnsmasq(Asking):
-    """A name server whose answers change while it runs: dnsmasq, on `address` of loopback."""
+    """A name server whose answers change while it runs: dnsmasq."""
 
-    def __init__(self, t, address):
-        super().__init__(t, address)
-        self.zone, self.process = t.path(f"zone-{address}"), None
+    def __init__(self, t):
+        super().__init__(t)
+        self.zone, self.process = t.path(f"zone-{self.address}"), None
         if not shutil.which("dnsmasq"):
             self.refused = self.refused or "there is no dnsmasq"
         if self.refused:
@@ -76,7 +96,7 @@ class Dnsmasq(Asking):
         self._write("")
         self.process = Process(["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file",
                                 "--log-facility=-", "--no-resolv", "--no-hosts", f"--addn-hosts={self.zone}",
-                                f"--listen-address={address}", "--bind-interfaces", "--local=/test/", "--cache-size=0",
+                                f"--listen-address={self.address}", "--bind-interfaces", "--local=/test/", "--cache-size=0",
                                 "--local-ttl=1"], "dnsmasq")
         t.defer(self.process.kill)
         until(lambda: "read " in self.process.output(), "dnsmasq's start")

@@ -8,8 +8,7 @@
 
 Each runs in a process of its own, beside others (lib/beside.py); nothing that one keeps is there for the next.
 
-    alone("what it shares")            the tests of this file run with no other test beside them
-    in_turn("what they share")         they run one after the other, others beside them
+    alone("why")                       the tests of this file run with no other test beside them
 
 A failure prints the traceback, then for each sluice of the test its ini and its error log.
 The number of workers is drawn by the seed; SLUICE_CHECK=long runs each. SLUICE_E2E_SEED repeats a run's random
@@ -46,17 +45,12 @@ HANG_SECONDS = 900
 FILES = 16384  # descriptors
 
 _tests = []
-_sharing = {"alone": False, "in_turn": False}
+_alone = []  # why
 
 
-def alone(_why):
+def alone(why):
     """No other test is beside this file's."""
-    _sharing["alone"] = True
-
-
-def in_turn(_why):
-    """No other test of this file is beside one."""
-    _sharing["in_turn"] = True
+    _alone.append(why)
 
 
 def longer(number):
@@ -264,7 +258,7 @@ def main():
     wanted = [a for a in sys.argv[1:] if not a.startswith("-")]
     report = Report()
     report.note(f"seed {SEED} (SLUICE_E2E_SEED), {process.describe()}")
-    beside.run(report, _jobs(wanted), **_sharing)
+    beside.run(report, _jobs(wanted), alone=bool(_alone))
     report.end()
     sys.exit(1 if report.failed else 0)
 
