@@ -282,4 +282,17 @@ def expiry(t):
           [5, (pair.now + 250_000) // pair.rules[caller].quantum, 0, 5], "of another epoch nothing is kept")
 
 
+@test("a lease of before the store lost its memory is not settled with another node's of now", workers=[1])
+def epochs(t):
+    caller = "f{1}a:lease"
+    pair = Pair(t, {caller: Rule(50, 1_000_000, 31)})
+    pair.call([(ASK, [(caller, 0, 0, 0, 0, 0, 10, 250_000)])])
+    before = pair.epoch
+    pair.redis.ask("DEL", "f{epoch}", caller)
+    pair.now += 1
+    slot = pair.call([(ASK, [(caller, 0, 0, 0, 0, 0, 10, 250_000)])])[2]
+    pair.epoch = before
+    equal(pair.call([(ASK, [(caller, 0, slot, 10, 0, 0, 0, 250_000)])])[1], 10, "the other node's lease counts on")
+
+
 main()

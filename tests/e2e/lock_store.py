@@ -171,6 +171,8 @@ def live(t, store, schedule, forgets):
             and oracle.locks[name].till > store.now}
     found = {name for name in store.listed() if name.startswith(f"{schedule}-")}
     true(held <= found or forgets, f"{held} are held, {found} are listed")
+    freed = {name for name in names if name in oracle.locks and not oracle.locks[name].session}
+    true(not freed & found, f"{freed} were released, {found} are listed")
 
 
 @test("random sessions: each answer is the oracle's, fences grow, and who lost a lock is over", workers=[1])

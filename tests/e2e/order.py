@@ -125,12 +125,12 @@ def stream(t):
         x.read_body()
         if x.request.target == "/events":
             x.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-            ended.wait(DEADLINE_SECONDS)
+            ended.wait()
             x.send(b"0\r\n\r\n")
         else:
             x.reply(200)
 
-    sluice = t.sluice(to(t.origin(handler), route=ROUTE.format("writes")))
+    sluice = t.sluice(to(t.origin(handler), route=ROUTE.format("writes").replace("1m", "1h")))
     reader, writer = t.client(sluice), t.client(sluice)
     ask(reader, "GET /events")
     reader.response_head()

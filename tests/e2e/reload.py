@@ -179,4 +179,25 @@ def included(t):
     equal(answer(), (200, "second"), "after a reload")
 
 
+@test("health checks follow a reload: one that brings them has its servers probed, one that removes them ends that")
+def health_checks(t):
+    def handler(x):
+        x.read_body()
+        x.reply(503 if x.request.target == "/health" else 200, b"bad")
+
+    bad, good = t.origin(handler), t.origin(lambda x: (x.read_body(), x.reply(200, b"good")))
+    sections = lambda more: to(bad, good, upstream=more)
+    sluice = t.sluice(sections(""))
+    client = t.client(sluice)
+
+    def answers():
+        return {client.ask("/").body for _ in range(4)}
+
+    equal(answers(), {b"bad", b"good"}, "without checks")
+    reloaded(sluice, sections("health_path = /health\nhealth_interval = 100ms\nhealth_timeout = 30s"))
+    until(lambda: answers() == {b"good"}, "the server that fails its probes left out")
+    reloaded(sluice, sections(""))
+    until(lambda: answers() == {b"bad", b"good"}, "both in use without checks")
+
+
 main()

@@ -46,10 +46,29 @@ static void a_name_moves_no_cursor(void **state)
 	expect("", "");
 }
 
+/* The two largest units, rounded down. */
+static void a_time_has_two_units(void **state)
+{
+	static const struct {
+		unsigned long long ms;
+		const char *text;
+	} times[] = {{0, "0ms"}, {999, "999ms"}, {1000, "1.0s"}, {59999, "59.9s"}, {60000, "1m 0s"},
+		{3599999, "59m 59s"}, {3600000, "1h 0m"}, {86399999, "23h 59m"},
+		{86400000, "1d 0h"}, {270000000, "3d 3h"}};
+	char text[TABLE_MS_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		table_format_ms(times[i].ms, text);
+		assert_string_equal(text, times[i].text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_name_moves_no_cursor),
+		cmocka_unit_test(a_time_has_two_units),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,4 +1,5 @@
 /* What stands outside the file: other files, folders, users; and files that are none. */
+#include "conf/compare.h"
 #include "text.h"
 
 #include <sys/stat.h>
@@ -252,6 +253,51 @@ static int remove_folder(void **state)
 	return rmdir(folder);
 }
 
+static void note_option(const void *user, const struct conf_change *change)
+{
+	char *text = *(char *const *)user;
+
+	strcat(text, change->option->name);
+	strcat(text, " ");
+}
+
+/* The list that a reload reads from the same file may be another. */
+static void changed_files_are_reported(void **state)
+{
+	static const char *const options[] = {"allow", "deny", "callers"};
+	static const char *const contents[] = {"a\n", "d\n", "c\n"};
+	char *ini = write_file("t.ini",
+		TEXT_BASE "[plans]\nkey = header:K\n[plan gold]\ncallers = file:callers\n"
+			  "[route r]\nupstream = u\npath = /r\nlimits = base\n"
+			  "allow = file:allow\ndeny = file:deny\n");
+	char *files[3];
+	struct conf_errors errors;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		files[i] = write_file(options[i], contents[i]);
+	for (size_t i = 0; i < 3; i++) {
+		const struct conf *before = conf_load(ini, &errors), *now;
+		char text[200] = "", *at = text, wanted[40];
+
+		conf_errors_free(&errors);
+		assert_non_null(before);
+		free(write_file(options[i], "other\n"));
+		now = conf_load(ini, &errors);
+		conf_errors_free(&errors);
+		assert_non_null(now);
+		conf_compare(before, now, CONF_COMPARE_LIVE, note_option, &at);
+		snprintf(wanted, sizeof(wanted), "%s ", options[i]);
+		assert_string_equal(text, wanted);
+		conf_release(before);
+		conf_release(now);
+		free(write_file(options[i], contents[i]));
+	}
+	for (size_t i = 0; i < 3; i++)
+		remove_file(files[i]);
+	remove_file(ini);
+}
+
 UNIT_SUITE(test_files)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +307,7 @@ UNIT_SUITE(test_files)
 		cmocka_unit_test(files_in_lists_tell_too),
 		cmocka_unit_test(oddities_in_files_of_callers),
 		cmocka_unit_test(networks_in_files),
+		cmocka_unit_test(changed_files_are_reported),
 		cmocka_unit_test(users),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

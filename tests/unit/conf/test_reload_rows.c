@@ -1,5 +1,6 @@
 /* What a reload does with each option: every row of the table says it, and no row can change
- * without being seen. The samples below have each row once; one that is missing fails. */
+ * without being seen. The samples below have each row; one that is missing fails. A row whose value
+ * has several parts is there once for each. */
 #include "config.h"
 
 #include <stdbool.h>
@@ -92,6 +93,7 @@ static const struct sample samples[] = {
 	{U, "max_in_flight_ceiling", "1k", "2k", "1000", "max_in_flight = auto"},
 	{U, "max_streams", "1k", "2k", "1000", NULL},
 	{U, "pace", "5 per 1s", "5 per 2s", "5 per 1000ms", NULL},
+	{U, "pace", "5 per 1s", "6 per 1s", NULL, NULL},
 	{U, "quantum", "10", "20", NULL, NULL},
 	{U, "shed_target", "1s", "2s", "1000ms", NULL},
 	{U, "shed_interval", "1s", "2s", "1000ms", "shed_target = 1s"},
@@ -124,6 +126,10 @@ static const struct sample samples[] = {
 	{SECTION_SERVER, "max_connections", "1k", "2k", "1000", NULL},
 	{SECTION_LIMIT, "key", "ip", "header:X-Key", NULL, NULL},
 	{SECTION_LIMIT, "rate", "5 per 1s", "5 per 2s", "5 per 1000ms", NULL},
+	{SECTION_LIMIT, "rate", "5 per 1s", "6 per 1s", NULL, NULL},
+	{SECTION_LIMIT, "rate", "5M per 1s", "5MB per 1s", NULL, NULL},
+	{SECTION_LIMIT, "rate", "5 per day", "5 per week", NULL, NULL},
+	{SECTION_LIMIT, "rate", "5 per day UTC", "5 per day Europe/Oslo", NULL, NULL},
 	{SECTION_LIMIT, "concurrency", "5", "6", NULL, NULL},
 	{SECTION_LIMIT, "algorithm", "ring", "gcra", NULL, NULL},
 	{SECTION_LIMIT, "burst", "1", "2", NULL, "algorithm = gcra"},
@@ -136,6 +142,8 @@ static const struct sample samples[] = {
 	{SECTION_LIMIT, "store_down", NULL, "refuse", NULL, NULL},
 	{SECTION_LIMIT, "was", "before", "long before", NULL, NULL},
 	{SECTION_LIMIT, "ban", "5 per 1m for 1h", "5 per 1m for 2h", "5 per 60s for 60m", NULL},
+	{SECTION_LIMIT, "ban", "5 per 1m for 1h", "6 per 1m for 1h", NULL, NULL},
+	{SECTION_LIMIT, "ban", "5 per 1m for 1h", "5 per 2m for 1h", NULL, NULL},
 	{SECTION_PLANS, "key", "ip", "header:X-Key", NULL, NULL},
 	{SECTION_PLANS, "unknown", "default", "refuse", NULL, NULL},
 	{SECTION_PLAN, "limits", "x", "y", NULL, NULL},
@@ -143,6 +151,8 @@ static const struct sample samples[] = {
 	{SECTION_PLAN, "weight", "1", "2", NULL, NULL},
 	{SECTION_PLAN, "callers", "file:/a", "file:/b", NULL, NULL},
 	{F, "store", "redis://127.0.0.1", "redis://127.0.0.1/1", "redis://127.0.0.1:6379/0", NULL},
+	{F, "store", "redis://127.0.0.1", "redis://127.0.0.2", NULL, NULL},
+	{F, "store", "redis://a:p@127.0.0.1", "redis://b:p@127.0.0.1", NULL, NULL},
 	{F, "password", "file:/a", "file:/b", NULL, NULL},
 	{F, "cluster", "off", "on", "no", NULL},
 	{F, "sentinel", "one", "two", NULL, NULL},
@@ -164,6 +174,8 @@ static const struct sample samples[] = {
 	{F, "lease", "5s", "10s", "5000ms", NULL},
 	{F, "max_sessions", "5", "6", NULL, NULL},
 	{M, "broker", "amqp://127.0.0.1", "amqp://127.0.0.1/a", "amqp://127.0.0.1:5672/%2F", NULL},
+	{M, "broker", "amqp://127.0.0.1", "amqp://127.0.0.2", NULL, NULL},
+	{M, "broker", "amqp://a:p@127.0.0.1", "amqp://b:p@127.0.0.1", NULL, NULL},
 	{M, "password", "file:/a", "file:/b", NULL, NULL},
 	{M, "size", "1", "1k", NULL, NULL},
 	{M, "nodes", "1k", "2k", "1000", NULL},
@@ -171,6 +183,7 @@ static const struct sample samples[] = {
 	{M, "broker_timeout", "1s", "2s", "1000ms", NULL},
 	{R, "host", NULL, "a.test", NULL, NULL},
 	{R, "path", "/a", "=/a", NULL, NULL},
+	{R, "path", "/a", "/b", NULL, NULL},
 	{R, "method", NULL, "GET", NULL, NULL},
 	{R, "upstream", "x", "y", NULL, NULL},
 	{R, "limits", "x, plan", "plan, x", "x,plan", "session = ip"},
@@ -192,13 +205,17 @@ static const struct sample samples[] = {
 	{R, "min_rate", "1k", "2k", "1024", NULL},
 	{R, "min_rate_grace", "1s", "2s", "1000ms", NULL},
 	{R, "request_buffering", "64k file 1M", "64k", "65536 file 1024k", NULL},
+	{R, "request_buffering", "64k file 1M", "32k file 1M", NULL, NULL},
 	{R, "response_buffering", "off", "64k file 1M", NULL, NULL},
 	{R, "cost", "5", "response:X-Cost", NULL, "limits = x"},
+	{R, "cost", "5", "6", NULL, "limits = x"},
+	{R, "cost", "response:X-A", "response:X-B", NULL, "limits = x"},
 	{R, "refund", NULL, "5xx", NULL, "limits = x"},
 	{R, "upgrade", "websocket", "off", NULL, NULL},
 	{R, "websocket", "tunnel", "messages", NULL, NULL},
 	{R, "message_limits", "x, plan", "plan, x", "x,plan", MESSAGES},
 	{R, "on_message_exceed", "delay 1s", "drop", "delay 1000ms", MESSAGES},
+	{R, "on_message_exceed", "delay 1s", "delay 2s", NULL, MESSAGES},
 	{R, "message_notice", NULL, "slow down", NULL, MESSAGES "\non_message_exceed = drop"},
 	{R, "max_message_size", "1k", "2k", "1024", MESSAGES},
 	{R, "message_timeout", "1s", "2s", "1000ms", MESSAGES},
@@ -223,6 +240,7 @@ static const struct sample samples[] = {
 	{R, "log_messages", "off", "on", "no", MESSAGES},
 	{R, "request_trailers", NULL, "X-A", NULL, NULL},
 	{R, "request_header_set", "X-A: 1", "X-A: 2", NULL, NULL},
+	{R, "request_header_set", "X-A: 1", "X-B: 1", NULL, NULL},
 	{R, "request_header_remove", "X-A", "X-B", NULL, NULL},
 	{R, "response_header_set", "X-A: 1", "X-B: 1", NULL, NULL},
 	{R, "response_header_remove", "X-A", "X-A, X-B", NULL, NULL},
@@ -377,7 +395,8 @@ static void each_row_of_a_route_says_whether_it_restricts(void **state)
 	(void)state;
 	for (size_t i = 0; i < options_route_count; i++) {
 		if (options_route[i].route == ROUTE_UNSET)
-			fprintf(stderr, "# [route] %s: no .route in its row\n", options_route[i].name);
+			fprintf(stderr, "# [route] %s: no .route in its row\n",
+				options_route[i].name);
 		assert_int_not_equal(options_route[i].route, ROUTE_UNSET);
 	}
 }

@@ -109,7 +109,7 @@ static void answer(const char *name, const char *addresses)
 			list[count - 1].ai_next = &list[count];
 		count++;
 	}
-	query->found(query->ctx, count ? NULL : "nothing is known of it", count ? list : NULL);
+	query->found(query->ctx, addresses ? NULL : "nothing is known of it", count ? list : NULL);
 }
 
 static void what_is_found_is_taken(void **state)

@@ -142,6 +142,23 @@ static void refused_by_another(void **state)
 	end(&f);
 }
 
+/* The time that a refused request is told is enough, also where it is no whole number of ms. */
+static void what_is_told_is_enough(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nrate = 3 per 1s\n"
+				 "[route r]\nupstream = u\nlimits = l\n");
+
+	(void)state;
+	for (uint64_t i = 0; i < 200; i++) {
+		if (ask(&f, "r", "") != GATE_ADMIT) {
+			f.now_ns += f.verdict.retry_after_ms * 1000000;
+			assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+		}
+		f.now_ns += i * 123457;
+	}
+	end(&f);
+}
+
 static void all_or_nothing(void **state)
 {
 	struct fixture f = begin("[limit wide]\nkey = ip\nrate = 10 per 10s\n"
@@ -510,6 +527,7 @@ UNIT_SUITE(test_gate)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_limit),
 		cmocka_unit_test(refused_by_another),
+		cmocka_unit_test(what_is_told_is_enough),
 		cmocka_unit_test(all_or_nothing),
 		cmocka_unit_test(shadow_limits_never_refuse),
 		cmocka_unit_test(plans),

@@ -134,12 +134,42 @@ static void hop_by_hop(void **state)
 	http_head_clear(&head);
 }
 
+/* RFC 9110 section 7.8: Upgrade goes with `Connection: upgrade`, and HTTP/1.0 has none. */
+static void upgrades(void **state)
+{
+	static const struct {
+		const char *line, *fields;
+		bool upgrade;
+	} rows[] = {
+		{"GET / HTTP/1.1\r\n", "Host: h\r\nUpgrade: x\r\nConnection: upgrade\r\n", true},
+		{"GET / HTTP/1.1\r\n", "Host: h\r\nUpgrade: x\r\nConnection: a, Upgrade\r\n", true},
+		{"GET / HTTP/1.1\r\n", "Host: h\r\nUpgrade: x\r\n", false},
+		{"GET / HTTP/1.1\r\n", "Host: h\r\nUpgrade: x\r\nConnection: x\r\n", false},
+		{"GET / HTTP/1.1\r\n", "Host: h\r\nConnection: upgrade\r\n", false},
+		{"GET / HTTP/1.0\r\n", "Upgrade: x\r\nConnection: upgrade\r\n", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct http_parser parser = {0};
+		struct http_head head;
+		struct http_framing framing;
+		char text[512];
+
+		parse(&parser, &head, text, rows[i].line, rows[i].fields, true);
+		assert_int_equal(http_frame_request(&head, &framing), 0);
+		assert_int_equal(framing.upgrade, rows[i].upgrade);
+		http_head_clear(&head);
+	}
+}
+
 UNIT_SUITE(test_framing)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(requests),
 		cmocka_unit_test(responses),
 		cmocka_unit_test(hop_by_hop),
+		cmocka_unit_test(upgrades),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -291,6 +291,85 @@ static void test_refunds_go_on(void **state)
 	}
 }
 
+/* What is left of an addition counts from when that was made, however often the true cost is less.
+ */
+static void test_settled_down(void **state)
+{
+	struct throttle_limit limit = ring("r", 100, 60 * SECOND);
+	struct throttle_receipt receipt;
+	struct throttle_table *t;
+
+	(void)state;
+	t = open_table(NULL, 1, &limit, 1);
+	receipt = take(t, 1, START);
+	throttle_settle(t, &receipt, 0, 10, START + SECOND);
+	assert_int_equal(used(t, START + 30 * SECOND), 10);
+	throttle_settle(t, &receipt, 0, 5, START + 30 * SECOND);
+	assert_int_equal(used(t, START + 30 * SECOND), 5);
+	assert_int_equal(used(t, START + 75 * SECOND), 0);
+	throttle_table_close(t);
+}
+
+/* What was charged in an earlier period of the calendar is not taken from the count of this one. */
+static void test_refund_of_an_earlier_period(void **state)
+{
+	struct throttle_limit limit = ring("day", 3, 0);
+	struct throttle_receipt receipt;
+	struct throttle_table *t;
+
+	(void)state;
+	limit.kind = THROTTLE_CALENDAR;
+	limit.period = THROTTLE_DAY;
+	t = open_table(NULL, 1, &limit, 1);
+	receipt = take(t, 1, START);
+	assert_int_equal(receipt.count, 1);
+	assert_int_equal(take_until_refused(t, 1, START + DAY), 3);
+	throttle_refund_all(t, &receipt, START + DAY);
+	assert_int_equal(take_until_refused(t, 1, START + DAY), 0);
+	throttle_table_close(t);
+}
+
+/* Of all limits that count requests in flight, also where several are charged. */
+static void test_release_of_several(void **state)
+{
+	struct throttle_limit limits[3] = {ring("a", 1, 0), ring("b", 1, 0), ring("c", 1, 0)};
+	struct throttle_charge charges[3];
+	struct throttle_receipt receipt;
+	struct throttle_verdict verdict;
+	struct throttle_table *t;
+
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++)
+		limits[i].kind = THROTTLE_CONCURRENCY;
+	t = open_table(NULL, 1, limits, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		charges[i] = (struct throttle_charge){i, key_of(t, 1), 1};
+	for (int n = 0; n < 3; n++) {
+		throttle_take(t, charges, 3, START, &verdict, &receipt);
+		assert_true(verdict.admitted);
+		throttle_release(t, &receipt, START);
+	}
+	throttle_table_close(t);
+}
+
+/* One caller by one limit twice: the second charge finds another head than it was judged by. */
+static void test_same_limit_twice(void **state)
+{
+	struct throttle_limit limit = ring("r", 10, 60 * SECOND);
+	struct throttle_charge charges[2];
+	struct throttle_verdict verdict;
+	struct throttle_table *t = open_table(NULL, 1, &limit, 1);
+
+	(void)state;
+	charges[0] = charges[1] = (struct throttle_charge){.caller = key_of(t, 1), .cost = 1};
+	for (uint64_t n = 1; n <= 5; n++) {
+		throttle_take(t, charges, 2, START, &verdict, NULL);
+		assert_true(verdict.admitted);
+		assert_int_equal(used(t, START), 2 * n);
+	}
+	throttle_table_close(t);
+}
+
 UNIT_SUITE(afterwards_test)
 {
 	const struct CMUnitTest tests[] = {
@@ -302,6 +381,10 @@ UNIT_SUITE(afterwards_test)
 		cmocka_unit_test(test_refunds_leave_time),
 		cmocka_unit_test(test_refunds_in_any_order),
 		cmocka_unit_test(test_refunds_go_on),
+		cmocka_unit_test(test_settled_down),
+		cmocka_unit_test(test_refund_of_an_earlier_period),
+		cmocka_unit_test(test_release_of_several),
+		cmocka_unit_test(test_same_limit_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,15 +161,17 @@ static void which_may_be_asked(void **state)
 	assert_true(server_may_serve(alone, now_ms)); /* there is no other */
 	server_succeeded(alone);
 	/* An operator's word holds whatever else. */
-	server_set_mode(a, SERVER_DRAINING);
-	assert_ptr_equal(pick(upstream, 0, 0, 0, now_ms), b);
-	server_done(b);
-	assert_null(pick(upstream, 0, 2, 0, now_ms));
-	assert_true(server_take_place(a)); /* for sessions that are bound to it */
-	server_done(a);
-	assert_false(upstream_has_enabled(upstream, 1));
-	assert_true(upstream_has_enabled(upstream, 3));
-	assert_int_equal(server_mode(a), SERVER_DRAINING);
+	for (enum server_mode mode = SERVER_DRAINING; mode <= SERVER_DISABLED; mode++) {
+		server_set_mode(a, mode);
+		assert_ptr_equal(pick(upstream, 0, 0, 0, now_ms), b);
+		server_done(b);
+		assert_null(pick(upstream, 0, 2, 0, now_ms));
+		assert_true(server_take_place(a)); /* for sessions that are bound to it */
+		server_done(a);
+		assert_false(upstream_has_enabled(upstream, 1));
+		assert_true(upstream_has_enabled(upstream, 3));
+		assert_int_equal(server_mode(a), mode);
+	}
 	server_set_mode(a, SERVER_ENABLED);
 	assert_true(upstream_has_enabled(upstream, 1));
 	stage_end(stage);

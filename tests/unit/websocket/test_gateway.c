@@ -309,6 +309,8 @@ static void bad_answers(void **state)
 	static const char *const answers[] = {
 		"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx",
+		"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n\r\n"
+		"TEXT 1\r\nx\r\n",
 		HEAD "Content-Length: 3\r\n\r\nABC",
 		HEAD "Content-Length: 6\r\n\r\nOPEN\r\n",
 		HEAD "Content-Length: 10\r\n\r\nTEXT 5\r\nab",

@@ -23,8 +23,11 @@ static void draw_payload(struct random *random, uint8_t opcode, uint8_t *payload
 	for (size_t i = 0; i < len; i++)
 		payload[i] = (uint8_t)(opcode == 1 ? 'a' + random_below(random, 26)
 						   : random_next(random));
-	if (opcode == 1 && len >= 2 && random_below(random, 2))
-		memcpy(payload + len - 2, random_below(random, 20) ? "\xc3\xa5" : "\xc3\x61", 2);
+	if (opcode == 1 && len >= 2 && random_below(random, 2)) {
+		static const char *const wrong[] = {"\xc3\x61", "\x61\xc3"}; /* the latter is cut */
+		memcpy(payload + len - 2,
+			random_below(random, 20) ? "\xc3\xa5" : wrong[random_below(random, 2)], 2);
+	}
 	if (opcode == 8 && len >= 2) {
 		unsigned code = random_below(random, 10) ? 1000 + (unsigned)random_below(random, 4)
 							 : (unsigned)random_below(random, 5100);
