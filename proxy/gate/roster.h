@@ -20,8 +20,9 @@
 struct roster;
 
 /* A plan's name as the roster knows it; the same for its life. */
-#define ROSTER_PLAN_NONE    0U         /* the key has no setting */
-#define ROSTER_PLAN_REVOKED UINT32_MAX /* it is refused even if a file or an override lets it pass */
+#define ROSTER_PLAN_NONE 0U /* the key has no setting */
+#define ROSTER_PLAN_REVOKED                                                                        \
+	UINT32_MAX /* it is refused even if a file or an override lets it pass */
 
 enum roster_override_kind {
 	ROSTER_NO_OVERRIDE,
