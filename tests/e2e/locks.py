@@ -495,7 +495,7 @@ def store(t):
         near = Locks(t, redis.url)
         holder = begun(near.shell("s", FOREVER, *HELD_LONG))
         child = locks.start("s", "true", options=HELD_LONG)
-        until(lambda: redis.callers() == 2, "it has asked, and so waits")
+        until(lambda: redis.callers() == 2 and hazard.is_quiet(), "it has asked, and so waits")
         keeper, = children_of(child.pid)
         hazard.hold_replies()
         holder.signal(signal.SIGTERM)

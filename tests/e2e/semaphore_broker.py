@@ -1,6 +1,7 @@
 """Semaphores at a broker that lies, stalls or ends connections: commands end, nodes go on as without a broker, and both say
 why."""
 import os
+import re
 import threading
 import time
 
@@ -110,7 +111,9 @@ def has_a_name(t, origin):
         child = Process([*names.command, BINARY, "semaphore", "status", "legacy", "-c", node.ini_path], "semaphore")
         equal(child.wait(), 3, child.output())
         took = time.monotonic() - began
-        true("host broker.test: the name servers do not answer" in child.output(), child.output())
+        # The second where all questions were late before the command looked at the time.
+        true(re.search("host broker.test: (the name servers do not answer|non-recoverable failure)", child.output()),
+             child.output())
         t.note(f"it ended after {took:.1f} s")
         true(took < 4, f"{took} s")
         ends(node)

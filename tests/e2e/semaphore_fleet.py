@@ -313,17 +313,27 @@ def entries(t, rabbit):
         client.close()
 
 
-@group("slots of a semaphore that a fleet takes", workers=[1])
-def slots(t):
-    rabbit = Rabbit(t, users={"reader": ("secret", {"/": "^$"})}, vhosts=["empty"])
-    scene = Scene(t, rabbit)
-    for part in (bound, one_busy, administrators, cut, stands_still, dies, broker_ends, reloads, reloads_under_load):
-        part(t, scene)
-    for node in scene.nodes:
-        node.terminate()
-        equal(node.wait(), 0)
-    local(t, rabbit)
-    entries(t, rabbit)
+def register(title, *parts, alone=()):
+    """Parts of one scene; then those that have nodes of their own."""
+    @group(f"slots of a semaphore that a fleet takes: {title}", workers=[1])
+    def slots(t):
+        """Takes most of a minute: slots that are lost are free again after some heartbeats, and RabbitMQ has to start."""
+        rabbit = Rabbit(t, users={"reader": ("secret", {"/": "^$"})}, vhosts=["empty"])
+        scene = Scene(t, rabbit)
+        for part in parts:
+            part(t, scene)
+        for node in scene.nodes:
+            node.terminate()
+            equal(node.wait(), 0)
+        for part in alone:
+            part(t, rabbit)
+
+
+register("nodes that stand still", stands_still)
+register("one that is busy, changed slots, a cut", bound, one_busy, administrators, cut)
+register("deaths", dies, broker_ends)
+register("reloads", reloads, reloads_under_load)
+register("the nodes' own shares, and wrong entries", alone=(local, entries))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ class Connection:
         self.hazard, self.near = hazard, near
         self.far = socket.create_connection(("127.0.0.1", hazard.to))
         self.ended = threading.Event()
+        self.is_answered = True  # all that was sent has had a reply, of a server that replies to each
         for source, sink, is_reply in ((near, self.far, False), (self.far, near, True)):
             chunks = queue.Queue()
             hazard.run(self._read, source, chunks)
@@ -54,6 +55,7 @@ class Connection:
                 self.cut()
                 return
             cut = is_reply and self.hazard.take_cut()
+            self.is_answered = is_reply
             try:
                 sink.sendall(data[:max(1, len(data) // 2)] if cut else data)
             except OSError:
@@ -139,6 +141,10 @@ class Hazard:
     def go_on(self):
         self.passes.set()
         self.replies.set()
+
+    def is_quiet(self):
+        """No server has a request that is not answered."""
+        return all(one.is_answered or one.ended.is_set() for one in self.connections)
 
     def reset_all(self):
         connections, self.connections = self.connections, []
