@@ -85,6 +85,7 @@ TARGETS = [
     ("callers", "x the better of HAProxy and nginx", _to("best", "callers"), "<", 1.0),
     ("64k", "x relay", _to("relay", "64k"), "<=", 1.05),
     ("post", "x relay", _to("relay", "post"), "<=", 1.10),
+    ("connections", "256 connections x its own 32", _own("connections", "growth_middle"), "<=", 1.05),
     ("connections", "1,000 connections x its own 32", _own("connections", "growth_many"), "<=", 1.05),
     ("connections", "10,000 idle beside x its own 32", _own("connections", "growth_idle"), "<=", 1.05),
     ("close", "x the better of HAProxy and nginx", _to("best", "close"), "<", 1.0),
@@ -99,7 +100,8 @@ TARGETS = [
 
 # What each scenario's table shows: key, heading, format.
 COLUMNS = {
-    "connections": [("cpu_us", "us, 32", ".2f"), ("cpu_us_many", "us, 1,000", ".2f"), ("cpu_us_idle", "us, idle", ".2f"),
+    "connections": [("cpu_us", "us, 32", ".2f"), ("cpu_us_middle", "us, 256", ".2f"), ("cpu_us_many", "us, 1,000", ".2f"),
+                    ("cpu_us_idle", "us, idle", ".2f"), ("growth_middle", "256 / 32", ".3f"),
                     ("growth_many", "1,000 / 32", ".3f"), ("growth_idle", "idle / 32", ".3f")],
     "latency": [("saturation", "saturation/s", ",.0f"), ("p50_us", "p50 us", ".0f"), ("p99_us", "p99 us", ".0f"),
                 ("p999_us", "p99.9 us", ".0f"), ("p99_us_relay", "relay there", ".0f"), ("same_rate", "same rate/s", ",.0f"),

@@ -16,6 +16,7 @@ POST_CALLERS = 1024
 POST_BYTES = 16384
 PIPELINE_DEPTH = 16
 BUSY = 32
+MIDDLE = 256
 MANY = 1000
 IDLE = 10_000
 LATENCY_CONNECTIONS = 64
@@ -97,16 +98,18 @@ def fewer_idle():
 
 
 def connections(bench, subject):
-    """32, 1,000, and 32 beside 10,000 idle ones, in one round: what is asked for is the ratio."""
+    """32, 256, 1,000, and 32 beside 10,000 idle ones, in one round: what is asked for is the ratio."""
     few = load.wrk_window(bench, subject, bench.seconds, connections=BUSY)
+    middle = load.wrk_window(bench, subject, bench.seconds, connections=MIDDLE, lead=1.0)
     many = load.wrk_window(bench, subject, bench.seconds, connections=MANY, lead=1.0)
     with load.idle_connections(bench, subject.port, idle_count()):
         idle = load.wrk_window(bench, subject, bench.seconds, connections=BUSY)
     time.sleep(0.5)  # for the idle ones to be closed on the subject's side too
     return {
-        "cpu_us": few["cpu_us"], "cpu_us_many": many["cpu_us"], "cpu_us_idle": idle["cpu_us"],
+        "cpu_us": few["cpu_us"], "cpu_us_middle": middle["cpu_us"], "cpu_us_many": many["cpu_us"],
+        "cpu_us_idle": idle["cpu_us"], "growth_middle": middle["cpu_us"] / few["cpu_us"],
         "growth_many": many["cpu_us"] / few["cpu_us"], "growth_idle": idle["cpu_us"] / few["cpu_us"],
-        "idle_connections": idle_count(), "errors": max(few["errors"], many["errors"], idle["errors"]),
+        "idle_connections": idle_count(), "errors": max(f["errors"] for f in (few, middle, many, idle)),
     }
 
 
@@ -203,7 +206,7 @@ ALL = [
     Scenario("callers", "100,000 callers at random", each(many_callers), prepare=meet_callers),
     Scenario("64k", "64 KiB answers", each(large_answers)),
     Scenario("post", "16 KiB POST bodies", each(posts)),
-    Scenario("connections", "1,000 connections; 10,000 idle beside 32 busy", each(connections), note=fewer_idle),
+    Scenario("connections", "256 and 1,000 connections; 10,000 idle beside 32 busy", each(connections), note=fewer_idle),
     Scenario("close", "a connection for each request", each(connection_each)),
     Scenario("pipeline", "pipelined requests, 16 deep", each(pipelined), Setup(pipeline=2)),
     Scenario("latency", "p99 at 70 % of saturation, open loop", latency, slices=LATENCY_SLICES, needs=()),

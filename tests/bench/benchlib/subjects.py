@@ -147,8 +147,6 @@ pipeline_depth = {setup.pipeline}
 max_header_size = {2 * setup.head_bytes}
 [upstream origin]
 server = {origin}
-keepalive = {CONNECTIONS}
-keepalive_timeout = 600s
 {setup.upstream}
 {limits}
 {routes}
