@@ -41,9 +41,12 @@ struct authority *fleet_new(struct throttle_table *throttles)
 	}
 	members_init(&fleet->members);
 	shares_init(&fleet->shares);
-	ladder_init(&fleet->ladder);
 	health_init(&fleet->health);
 	trouble_init(&fleet->trouble);
+	if (!ladder_init(&fleet->ladder)) {
+		fleet_free(&fleet->authority);
+		return NULL;
+	}
 	return &fleet->authority;
 }
 

@@ -19,7 +19,7 @@ enum {
 	SAME_MS = 1000, /* answers differ so much about one time */
 };
 
-void ladder_init(struct ladder *ladder)
+bool ladder_init(struct ladder *ladder)
 {
 	for (unsigned part = 0; part <= SLOT_PARTS; part++) {
 		atomic_init(&ladder->parts[part].back_ms, 0);
@@ -28,8 +28,8 @@ void ladder_init(struct ladder *ladder)
 	atomic_init(&ladder->nodes, 0);
 	pthread_mutex_init(&ladder->lock, NULL);
 	ladder->seen[0] = ladder->said[0] = '\0';
-	debts_init(&ladder->debts);
 	strict_init(&ladder->strict);
+	return debts_init(&ladder->debts);
 }
 
 void ladder_end(struct ladder *ladder)

@@ -46,7 +46,8 @@ struct ladder {
 	char seen[LADDER_TEXT_BYTES], said[LADDER_TEXT_BYTES];
 };
 
-void ladder_init(struct ladder *ladder);
+/* False: the system gives no random bytes. To be ended all the same. */
+bool ladder_init(struct ladder *ladder);
 void ladder_end(struct ladder *ladder);
 
 /* What a part of the store said of its memory: of an epoch that is odd (judge.lua), that it has

@@ -4,7 +4,10 @@
 #include "fleet/fleet.h"
 #include "fleet/question.h"
 #include "fleet/reserve.h"
+#include "site/site.h"
+#include "site/site_use.h"
 #include "worker/node.h"
+#include "worker/worker.h"
 #include "worker/worker_clock.h"
 
 /* Charges of an account, in the order in which the table gets them. */
@@ -149,16 +152,23 @@ static void take_back(struct account *account, struct account_charge *charge, ui
 		fleet_debts(account->worker->authority), &of, cost, now_of(account), &charge->owed);
 }
 
+/* As many as the node's table has room for. */
+static size_t callers_of(const struct account *account)
+{
+	return (size_t)account->worker->worker->use->site->conf->totals.callers;
+}
+
 bool own_owe(struct account *account)
 {
 	struct debts *debts = fleet_debts(account->worker->authority);
+	size_t most = callers_of(account);
 
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
 		if (!charge->way || charge->said != WAY_ASK || charge->rung != RUNG_SHARE)
 			continue;
 		struct debt of = debt_of(charge);
-		if (!debts_add(debts, &of, charge->cost, now_of(account), &charge->owed))
+		if (!debts_add(debts, &of, charge->cost, most, now_of(account), &charge->owed))
 			return false;
 		charge->said = WAY_TAKEN;
 		charge->slot = 0; /* nothing at the store */
@@ -194,5 +204,5 @@ void own_settle(struct account *account, struct account_charge *charge, uint64_t
 		take_back(account, charge, charge->cost - cost);
 	else if (cost > charge->cost)
 		debts_add(fleet_debts(account->worker->authority), &of, cost - charge->cost,
-			now_of(account), NULL);
+			callers_of(account), now_of(account), NULL);
 }

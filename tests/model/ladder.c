@@ -24,7 +24,7 @@
 #include "../unit/random.h"
 #include "schedules.h"
 
-enum { NODES_MOST = 5, END_MS = 90000, ADMITTED_MOST = 1 << 17, MS = 1000000 };
+enum { NODES_MOST = 5, MOST_DEBTS = 1000, END_MS = 90000, ADMITTED_MOST = 1 << 17, MS = 1000000 };
 
 #define BEGIN_NS UINT64_C(1800000000000000000)
 
@@ -144,7 +144,8 @@ static bool owe(struct world *world, struct node *node)
 		.rule = {.quota = world->quota, .window_us = world->window_ms * 1000},
 		.limit = "it"};
 
-	return world->without == DEBTS || debts_add(&node->debts, &debt, 1, now_ns(world), NULL);
+	return world->without == DEBTS ||
+	       debts_add(&node->debts, &debt, 1, MOST_DEBTS, now_ns(world), NULL);
 }
 
 static bool judge(struct world *world, struct node *node)

@@ -30,6 +30,7 @@
 
 enum {
 	NODES_MOST = 5,
+	MOST_DEBTS = 1000,
 	ENTRIES_MOST = 64,
 	CALLS_MOST = 512,
 	END_MS = 60000,
@@ -434,7 +435,8 @@ static bool use_share(struct world *world, struct node *node, uint64_t divisor)
 	if (reserve.units == world->quota)
 		return false;
 	reserve_take(node->table, &charge, &reserve, 1, now_ns(world), &verdict, &receipt);
-	return verdict.admitted && debts_add(&node->debts, &debt, 1, now_ns(world), NULL);
+	return verdict.admitted &&
+	       debts_add(&node->debts, &debt, 1, MOST_DEBTS, now_ns(world), NULL);
 }
 
 static void judge(struct world *world, unsigned i)

@@ -13,6 +13,7 @@
 #define WINDOW 8 /* seconds */
 
 static struct debts debts;
+static size_t room; /* callers of a limit that may owe something */
 
 static struct debt of(uint64_t caller)
 {
@@ -46,7 +47,8 @@ static size_t pay(uint64_t now_ns)
 static int begin(void **state)
 {
 	(void)state;
-	debts_init(&debts);
+	room = 100000;
+	assert_true(debts_init(&debts));
 	return 0;
 }
 
@@ -62,7 +64,7 @@ static struct debt_time add(uint64_t caller, uint64_t cost, uint64_t now_ns)
 	struct debt debt = of(caller);
 	struct debt_time added;
 
-	assert_true(debts_add(&debts, &debt, cost, now_ns, &added));
+	assert_true(debts_add(&debts, &debt, cost, room, now_ns, &added));
 	return added;
 }
 
@@ -86,7 +88,7 @@ static void many_are_paid_in_steps(void **state)
 	assert_false(debts_is_clear(&debts));
 	for (; debts_pay_some(&debts, 101 * SECOND, 64, note, NULL); steps++)
 		assert_true(paid <= steps * 64 * 5);
-	assert_int_equal(steps, debts.paying_size / 64);
+	assert_int_equal(steps, (1000 + 63) / 64);
 	assert_int_equal(paid, 3000);
 	debts_paid(&debts, true, 102 * SECOND);
 	assert_true(debts_is_clear(&debts));
@@ -105,7 +107,7 @@ static void what_was_not_come_to_stays_owed(void **state)
 				add(caller, 1, 100 * SECOND);
 			paid = 0;
 			debts_pay_begin(&debts);
-			assert_true(debts_pay_some(&debts, 101 * SECOND, 100, note, NULL));
+			assert_true(debts_pay_some(&debts, 101 * SECOND, 40, note, NULL));
 			uint64_t some = paid;
 			assert_true(some > 0 && some < 100);
 			if (adds)
@@ -167,7 +169,7 @@ static void of_several_limits_are_several(void **state)
 	(void)state;
 	other.limit = "other";
 	add(1, 2, 100 * SECOND);
-	assert_true(debts_add(&debts, &other, 3, 100 * SECOND, NULL));
+	assert_true(debts_add(&debts, &other, 3, room, 100 * SECOND, NULL));
 	assert_int_equal(debts.count, 2);
 }
 
@@ -205,7 +207,7 @@ static void a_window_that_has_changed_loses_nothing(void **state)
 	(void)state;
 	shorter.rule.window_us = 4 * 1000000;
 	add(1, 2, 100 * SECOND);
-	assert_true(debts_add(&debts, &shorter, 5, 101 * SECOND, NULL));
+	assert_true(debts_add(&debts, &shorter, 5, room, 101 * SECOND, NULL));
 	pay(104 * SECOND);
 	assert_int_equal(paid, 7);
 	debts_paid(&debts, true, 104 * SECOND);
@@ -220,7 +222,7 @@ static void unpaid_ones_of_another_window_are_owed_in_the_new_one(void **state)
 	shorter.rule.window_us = 4 * 1000000;
 	add(1, 2, 100 * SECOND);
 	pay(101 * SECOND);
-	assert_true(debts_add(&debts, &shorter, 5, 102 * SECOND, NULL));
+	assert_true(debts_add(&debts, &shorter, 5, room, 102 * SECOND, NULL));
 	debts_paid(&debts, false, 103 * SECOND);
 	pay(103 * SECOND);
 	assert_int_equal(paid, 7);
@@ -330,15 +332,98 @@ static void are_bounded(void **state)
 	struct debt more = of(1000);
 
 	(void)state;
-	debts.most = 100;
+	room = 100;
 	for (uint64_t i = 0; i < 100; i++)
 		add(i, 1, 100 * SECOND);
-	assert_false(debts_add(&debts, &more, 1, 101 * SECOND, NULL));
+	assert_false(debts_add(&debts, &more, 1, room, 101 * SECOND, NULL));
 	add(5, 1, 101 * SECOND);
-	assert_true(debts_add(&debts, &more, 1, 150 * SECOND, NULL)); /* the others are over */
+	assert_true(
+		debts_add(&debts, &more, 1, room, 150 * SECOND, NULL)); /* the others are over */
 	pay(150 * SECOND);
 	assert_int_equal(paid, 1);
 	debts_paid(&debts, true, 150 * SECOND);
+}
+
+/* The callers that come when there is no room, when there is room again by those that are over, and
+ * after a part could not be paid. */
+static uint64_t steps(void)
+{
+	uint64_t sum = debts.steps;
+
+	for (const struct debt_limit *limit = debts.limits; limit; limit = limit->next)
+		sum += limit->tables[0].hashed.steps + limit->tables[1].hashed.steps;
+	return sum;
+}
+
+static uint64_t steps_of(uint64_t from, uint64_t count, uint64_t now_ns)
+{
+	uint64_t before = steps();
+
+	for (uint64_t i = from; i < from + count; i++) {
+		struct debt debt = of(i);
+		debts_add(&debts, &debt, 1, room, now_ns, NULL);
+	}
+	return steps() - before;
+}
+
+/* What a caller costs does not depend on how many owe something. */
+static void cost_the_same_at_the_bound(void **state)
+{
+	enum { MANY = 200000, SOME = 1000 };
+	uint64_t half, full, over;
+
+	(void)state;
+	room = MANY;
+	steps_of(1, MANY / 2, 100 * SECOND);
+	half = steps_of(MANY / 2 + 1, SOME, 100 * SECOND);
+	steps_of(MANY / 2 + SOME + 1, MANY / 2 - SOME, 100 * SECOND);
+	assert_int_equal(debts.count, MANY);
+	full = steps_of(MANY + 1, SOME, 101 * SECOND);
+	assert_int_equal(debts.count, MANY);
+	over = steps_of(2 * MANY, SOME, 150 * SECOND);
+	assert_in_range(debts.count, MANY - SOME, MANY);
+	print_message("# %d callers: %llu steps half full, %llu full, %llu over\n", SOME,
+		(unsigned long long)half, (unsigned long long)full, (unsigned long long)over);
+	assert_true(half > 0 && full <= 4 * half + 2 * SOME && over <= 8 * half + 4 * SOME);
+}
+
+/* Callers that all nodes' hash brings together, which anybody can choose, are not together here. */
+static void scatter_by_a_secret(void **state)
+{
+	enum { MANY = 20000 };
+
+	(void)state;
+	for (uint64_t i = 0; i < MANY; i++) {
+		struct debt debt = of(1);
+		debt.caller = (struct throttle_key){i << 24 ^ 7, i << 32};
+		assert_true(debts_add(&debts, &debt, 1, room, 100 * SECOND, NULL));
+	}
+	assert_true(steps() < 4 * MANY);
+}
+
+/* Others can owe as many again while a part is being paid; what then comes back is kept, and leaves
+ * no room until it is over. */
+static void are_bounded_while_they_are_paid(void **state)
+{
+	struct debt more = of(1000);
+
+	(void)state;
+	room = 100;
+	for (uint64_t i = 0; i < 100; i++)
+		add(i, 1, 100 * SECOND);
+	pay(101 * SECOND);
+	for (uint64_t i = 100; i < 200; i++)
+		add(i, 1, 101 * SECOND);
+	assert_false(debts_add(&debts, &more, 1, room, 101 * SECOND, NULL));
+	debts_paid(&debts, false, 102 * SECOND);
+	assert_int_equal(debts.count, 200);
+	assert_false(debts_add(&debts, &more, 1, room, 102 * SECOND, NULL));
+	pay(102 * SECOND);
+	assert_int_equal(paid, 200);
+	assert_false(debts_add(&debts, &more, 1, room, 102 * SECOND, NULL));
+	debts_paid(&debts, true, 103 * SECOND);
+	assert_true(debts_is_clear(&debts));
+	assert_true(debts_add(&debts, &more, 1, room, 103 * SECOND, NULL));
 }
 
 /* Never less than what was added in the last window, nor more than in the last and a quarter. */
@@ -393,6 +478,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(those_that_cannot_be_paid_stay_owed, begin, end),
 		cmocka_unit_test_setup_teardown(are_over_with_their_window_paid_or_not, begin, end),
 		cmocka_unit_test_setup_teardown(are_bounded, begin, end),
+		cmocka_unit_test_setup_teardown(cost_the_same_at_the_bound, begin, end),
+		cmocka_unit_test_setup_teardown(scatter_by_a_secret, begin, end),
+		cmocka_unit_test_setup_teardown(are_bounded_while_they_are_paid, begin, end),
 		cmocka_unit_test_setup_teardown(beside_a_list, begin, end),
 	};
 

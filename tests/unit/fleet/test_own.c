@@ -328,7 +328,7 @@ static void a_leased_limit_is_owed_as_one(void **state)
 static void where_no_more_can_be_owed_nothing_is_admitted(void **state)
 {
 	(void)state;
-	fleet_debts(world.fleet.authority)->most = 0;
+	fake_store.conf.totals.callers = 0;
 	struct account *account = request_of(FIRST, 1, RUNG_SHARE);
 	assert_true(own_take_share(account, RUNG_SHARE));
 	assert_false(own_owe(account));

@@ -102,7 +102,7 @@ static void owe(uint64_t cost)
 	const struct debt debt = {
 		.caller = {1, 2}, .rule = {.quota = 9, .window_us = 60000000}, .limit = "it"};
 
-	assert_true(debts_add(&world.ladder.debts, &debt, cost, fake_store.now_ns, NULL));
+	assert_true(debts_add(&world.ladder.debts, &debt, cost, 100, fake_store.now_ns, NULL));
 }
 
 static bool pay_all(void *whose, const struct debt *debt, uint64_t cost)
