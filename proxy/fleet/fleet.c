@@ -35,15 +35,12 @@ struct authority *fleet_new(struct throttle_table *throttles)
 	fleet->authority.calls = &fleet_calls;
 	fleet->authority.timeout_ms = AUTHORITY_TIMEOUT_MS;
 	fleet->throttles = throttles;
-	if (!hands_init(&fleet->hands, HANDS)) {
-		free(fleet);
-		return NULL;
-	}
+	bool has_hands = hands_init(&fleet->hands, HANDS);
 	members_init(&fleet->members);
 	shares_init(&fleet->shares);
 	health_init(&fleet->health);
 	trouble_init(&fleet->trouble);
-	if (!ladder_init(&fleet->ladder)) {
+	if (!ladder_init(&fleet->ladder) || !has_hands) {
 		fleet_free(&fleet->authority);
 		return NULL;
 	}

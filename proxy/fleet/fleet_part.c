@@ -412,7 +412,7 @@ static bool make(struct worker *worker, struct site *site)
 		&fleet->store);
 	joining_init(&fleet->joining, fleet->authority ? fleet_members(fleet->authority) : NULL,
 		&worker->loop, &fleet->store);
-	relaxing_init(&fleet->relaxing, worker, &fleet->store);
+	bool has_views = relaxing_init(&fleet->relaxing, worker, &fleet->store);
 	splitting_init(&fleet->splitting, worker,
 		fleet->authority ? fleet_shares(fleet->authority) : NULL, &fleet->store);
 	strict_list_init(&fleet->strict, worker,
@@ -423,7 +423,7 @@ static bool make(struct worker *worker, struct site *site)
 		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed,
 		on_redirected);
 	fleet->store.refused = on_refused;
-	return has_store;
+	return has_store && has_views && hash_table_begin(&fleet->open);
 }
 
 static void end(struct worker *worker)

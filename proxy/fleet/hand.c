@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { WAYS = 4, NUMBER_BITS = 12, UNIT_BITS = 20 };
 
@@ -37,9 +38,9 @@ static uint32_t time_until(uint32_t at_ms, uint32_t now_ms)
 bool hands_init(struct hands *hands, size_t count)
 {
 	assert(count >= WAYS && (count & (count - 1)) == 0);
-	*hands = (struct hands){.count = count};
+	*hands = (struct hands){.shift = (unsigned)__builtin_clzll(count) + 1, .count = count};
 	hands->all = calloc(count, sizeof(*hands->all)); /* pages are taken as they are touched */
-	return hands->all != NULL;
+	return hands->all != NULL && getentropy(&hands->multiplier, sizeof(hands->multiplier)) == 0;
 }
 
 void hands_end(struct hands *hands)
@@ -83,9 +84,17 @@ static bool claim(struct hand *hand, struct throttle_key caller, uint32_t now_ms
 	return true;
 }
 
+/* Multiply-shift (Dietzfelbinger et al., 1997) by a secret: what all nodes name callers by is none,
+ * so that anybody could choose those who fill another one's set. */
+static struct hand *set_of(const struct hands *hands, struct throttle_key caller)
+{
+	return &hands->all[(caller.lo * (hands->multiplier | 1)) >> hands->shift &
+			   ~(size_t)(WAYS - 1)];
+}
+
 struct hand *hands_find(struct hands *hands, struct throttle_key caller, uint32_t now_ms)
 {
-	struct hand *set = &hands->all[(caller.lo >> 8) & (hands->count - WAYS)];
+	struct hand *set = set_of(hands, caller);
 	struct hand *oldest = NULL;
 	uint32_t oldest_ms = 0;
 

@@ -46,10 +46,13 @@ struct hand {
 
 struct hands {
 	struct hand *all;
+	uint64_t multiplier; /* a secret that scatters callers, */
+	unsigned shift;      /* and what is left of its products */
 	size_t count;
 };
 
-/* `count`: a power of two, at least 4. False without memory. */
+/* `count`: a power of two, at least 4. False without memory or random bytes. To be ended all the
+ * same. */
 bool hands_init(struct hands *hands, size_t count);
 void hands_end(struct hands *hands);
 

@@ -23,9 +23,12 @@ static uint64_t renewal_ms(const struct holds *holds)
 	return holds->fleet->worker->use->site->conf->fleet.membership_lease_ms / RENEWALS;
 }
 
-static struct hold **chain_of(struct holds *holds, struct throttle_key caller, const char *limit)
+/* A limit's name is the same text as long as the worker. */
+static uint64_t hash_of(const struct holds *holds, struct throttle_key caller, const char *limit)
 {
-	return &holds->chains[(caller.lo >> 4 ^ (uintptr_t)limit >> 4) % HOLD_CHAINS];
+	const uint64_t words[] = {caller.hi, caller.lo, (uintptr_t)limit};
+
+	return throttle_hash(&holds->seed, words, sizeof(words)).lo;
 }
 
 static void unlink_told(struct holds *holds, struct hold *hold)
@@ -103,7 +106,8 @@ bool holds_init(struct holds *holds, struct fleet_worker *fleet)
 {
 	holds->fleet = fleet;
 	deadline_init(&holds->timer, fleet->worker->loop.base, on_timer);
-	return draw_holder(holds);
+	return getrandom(&holds->seed, sizeof(holds->seed), 0) == sizeof(holds->seed) &&
+	       draw_holder(holds);
 }
 
 /* Of one that has had all its numbers the last lease counts beside those of the next, until it is
@@ -124,35 +128,47 @@ void holds_end(struct holds *holds)
 		unlink_told(holds, hold);
 		free(hold);
 	}
-	memset(holds->chains, 0, sizeof(holds->chains));
+	hash_table_end(&holds->hashed);
 }
 
 static struct hold *add(
-	struct holds *holds, struct hold **chain, const char *limit, struct throttle_key caller)
+	struct holds *holds, const char *limit, struct throttle_key caller, uint64_t hash)
 {
 	struct hold *hold = calloc(1, sizeof(*hold));
 
-	if (!hold)
+	if (!hold || !hash_table_add(&holds->hashed, &hold->link, hash)) {
+		free(hold);
 		return NULL;
+	}
 	hold->limit = limit;
 	hold->caller = caller;
-	hold->chained = *chain;
-	*chain = hold;
 	link_told(holds, hold);
 	watch(holds);
 	return hold;
 }
 
+static struct hold *find(
+	struct holds *holds, const char *limit, struct throttle_key caller, uint64_t hash)
+{
+	struct hash_link *link = hash_table_first(&holds->hashed, hash);
+
+	for (; link; link = hash_table_next(&holds->hashed, link)) {
+		struct hold *hold = CONTAINER_OF(link, struct hold, link);
+		if (hold->limit == limit && hold->caller.lo == caller.lo &&
+			hold->caller.hi == caller.hi)
+			return hold;
+	}
+	return NULL;
+}
+
 struct hold *hold_begin(struct holds *holds, struct fleet_batch *filling, const struct rule *rule,
 	const char *limit, struct throttle_key caller)
 {
-	struct hold **chain = chain_of(holds, caller, limit), *hold = *chain;
+	uint64_t hash = hash_of(holds, caller, limit);
+	struct hold *hold = find(holds, limit, caller, hash);
 
-	while (hold && (hold->limit != limit || hold->caller.lo != caller.lo ||
-			       hold->caller.hi != caller.hi))
-		hold = hold->chained;
 	if (!hold)
-		hold = add(holds, chain, limit, caller);
+		hold = add(holds, limit, caller, hash);
 	if (!hold)
 		return NULL;
 	hold->rule = *rule;
@@ -165,13 +181,9 @@ struct hold *hold_begin(struct holds *holds, struct fleet_batch *filling, const 
 
 static void free_unless_used(struct holds *holds, struct hold *hold)
 {
-	struct hold **at = chain_of(holds, hold->caller, hold->limit);
-
 	if (hold->held > 0 || hold->asking > 0)
 		return;
-	while (*at != hold)
-		at = &(*at)->chained;
-	*at = hold->chained;
+	hash_table_remove(&holds->hashed, &hold->link);
 	unlink_told(holds, hold);
 	free(hold);
 	watch(holds);

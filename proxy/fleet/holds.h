@@ -15,18 +15,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/hash_table.h"
 #include "fleet/rule.h"
 #include "loop/deadline.h"
 #include "throttle/throttle.h"
-
-#define HOLD_CHAINS 1024
 
 struct fleet_batch;
 struct fleet_worker;
 
 /* Of one caller of one limit. It is there while it is held or asked for. */
 struct hold {
-	struct hold *chained;
+	struct hash_link link;
 	struct hold *older, *newer; /* by when the store learned of it */
 	struct throttle_key caller;
 	const char *limit; /* its name, as long as the worker */
@@ -38,8 +37,9 @@ struct hold {
 
 struct holds {
 	struct fleet_worker *fleet;
-	uint64_t holder; /* the worker's number: below 2^53, and no other's; they grow */
-	struct hold *chains[HOLD_CHAINS];
+	uint64_t holder;           /* the worker's number: below 2^53, and no other's; they grow */
+	struct throttle_seed seed; /* of the hashes: what all nodes name callers by is no secret */
+	struct hash_table hashed;
 	struct hold *oldest, *newest;
 	struct deadline timer;
 };

@@ -1,9 +1,11 @@
 #include "fleet/question.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "worker/worker.h"
 
 struct fleet_worker *fleet_worker_of(const struct questions *questions)
@@ -59,6 +61,7 @@ void question_free(struct fleet_worker *fleet, struct question *question)
 void questions_clear(struct fleet_worker *fleet)
 {
 	limit_facts_free(&fleet->limits);
+	hash_table_end(&fleet->open);
 	while (fleet->spare_accounts) {
 		struct account *account = fleet->spare_accounts;
 		fleet->spare_accounts = account->next;
@@ -77,31 +80,21 @@ void questions_clear(struct fleet_worker *fleet)
 }
 
 /* Numbers of open questions are dense in their lower bits (gate/authority.c). */
-static struct question **chain_of(struct fleet_worker *fleet, uint64_t number)
-{
-	return &fleet->chains[number % FLEET_CHAINS];
-}
-
 void question_add(struct fleet_worker *fleet, struct question *question)
 {
-	struct question **chain = chain_of(fleet, question->number);
-
-	question->is_open = true;
-	question->chained = *chain;
-	*chain = question;
+	question->is_open = hash_table_add(&fleet->open, &question->link, question->number);
+	assert(question->is_open); /* hash_table_begin */
 }
 
 struct question *question_take(struct fleet_worker *fleet, uint64_t number)
 {
-	struct question **at = chain_of(fleet, number), *found;
+	struct hash_link *link = hash_table_first(&fleet->open, number);
 
-	while (*at && (*at)->number != number)
-		at = &(*at)->chained;
-	found = *at;
-	if (found) {
-		*at = found->chained;
-		found->is_open = false;
-	}
+	if (!link)
+		return NULL;
+	hash_table_remove(&fleet->open, link);
+	struct question *found = CONTAINER_OF(link, struct question, link);
+	found->is_open = false;
 	return found;
 }
 

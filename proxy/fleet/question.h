@@ -99,7 +99,7 @@ struct account {
 
 struct question {
 	struct question *next; /* in its batch; while spare */
-	struct question *chained;
+	struct hash_link link; /* of fleet_worker.open */
 	struct authority_reply reply;
 	struct account *account;
 	unsigned part;                 /* whose limits the store is asked about now */
@@ -142,7 +142,6 @@ struct fleet_part_state {
 	uint64_t judged_ms; /* when FLEET_JUDGE was last called */
 };
 
-#define FLEET_CHAINS 1024
 /* Questions of a worker that the store has not answered; beyond them it is taken to be down. */
 #define FLEET_PENDING_MOST 4096
 
@@ -168,7 +167,7 @@ struct fleet_worker {
 	struct leases leases;
 	struct account *spare_accounts;
 	struct question *spare_questions;
-	struct question *chains[FLEET_CHAINS]; /* open ones, by their numbers */
+	struct hash_table open; /* questions, by their numbers */
 	unsigned pending;
 	bool is_linked;                                /* counted in node.store_links */
 	bool was_ready;                                /* the store, when it last changed */

@@ -254,11 +254,17 @@ void relaxing_note(struct relaxing *relaxing, struct view *view, int64_t units, 
 
 /* ---- the worker's part ----------------------------------------------------------------------- */
 
-void relaxing_init(struct relaxing *relaxing, struct worker *worker, struct store_link *store)
+bool relaxing_init(struct relaxing *relaxing, struct worker *worker, struct store_link *store)
 {
 	*relaxing = (struct relaxing){.worker = worker, .store = store};
-	views_init(&relaxing->views);
 	deadline_init(&relaxing->timer, worker->loop.base, on_timer);
+	return views_init(&relaxing->views);
+}
+
+struct view *relaxing_view(struct relaxing *relaxing, struct throttle_key caller, const char *limit)
+{
+	return views_find(&relaxing->views, caller, limit,
+		(size_t)relaxing->worker->use->site->conf->totals.callers);
 }
 
 void relaxing_begin(struct relaxing *relaxing, const char *prefix)

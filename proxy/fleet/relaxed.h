@@ -64,8 +64,8 @@ struct relaxing {
 	const char *prefix; /* of the store's keys; not owned; NULL: none */
 };
 
-/* The worker's loop and `store` outlive it. */
-void relaxing_init(struct relaxing *relaxing, struct worker *worker, struct store_link *store);
+/* The worker's loop and `store` outlive it. False: the system gives no random bytes. */
+bool relaxing_init(struct relaxing *relaxing, struct worker *worker, struct store_link *store);
 /* The site is another one, in which limits have other numbers. */
 void relaxing_take_site(struct relaxing *relaxing);
 /* The store is READY. `prefix` stays until it is closed. */
@@ -77,6 +77,9 @@ void relaxing_end(struct relaxing *relaxing);
 /* Has the store answered the last call, or has it still time to? */
 bool relaxing_hears(const struct relaxing *relaxing);
 
+/* What is known of a caller of a limit; NULL: nothing can be (views.h). */
+struct view *relaxing_view(
+	struct relaxing *relaxing, struct throttle_key caller, const char *limit);
 /* A request asks for this caller. */
 void relaxing_ask(struct relaxing *relaxing, struct view *view);
 /* So many units were charged of it on this node (below 0: given back of what was taken then). */

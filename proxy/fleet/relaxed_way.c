@@ -29,7 +29,7 @@ static enum way_judge reserve(struct account *account, struct account_charge *ch
 	const struct throttle_charge *asked, struct reserve *reserve)
 {
 	struct relaxing *relaxing = &account->worker->relaxing;
-	struct view *view = views_find(&relaxing->views, charge->caller, charge->limit);
+	struct view *view = relaxing_view(relaxing, charge->caller, charge->limit);
 	uint64_t now_ns = worker_throttle_ns(relaxing->worker);
 
 	charge->taken_ns = now_ns;
@@ -67,7 +67,7 @@ static void note(struct account *account, struct account_charge *charge, int64_t
 
 	if (units < 0 && now_ns - charge->taken_ns >= charge->rule.window_us * 1000)
 		return;
-	struct view *view = views_find(&relaxing->views, charge->caller, charge->limit);
+	struct view *view = relaxing_view(relaxing, charge->caller, charge->limit);
 	if (!view)
 		return;
 	view->rule = charge->rule;

@@ -2,11 +2,15 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-void views_init(struct views *views)
+#include "base/container.h"
+
+bool views_init(struct views *views)
 {
 	memset(views, 0, sizeof(*views));
 	views->due_end = &views->due;
+	return getentropy(&views->seed, sizeof(views->seed)) == 0;
 }
 
 void views_end(struct views *views)
@@ -16,8 +20,9 @@ void views_end(struct views *views)
 		views->oldest = view->newer;
 		free(view);
 	}
-	free(views->chains);
-	views_init(views);
+	hash_table_end(&views->hashed);
+	views->newest = views->due = NULL;
+	views->due_end = &views->due;
 }
 
 /* ---- the order of use ------------------------------------------------------------------------ */
@@ -39,60 +44,59 @@ static void link_newest(struct views *views, struct view *view)
 /* ---- finding --------------------------------------------------------------------------------- */
 
 /* A limit's name is the same text as long as the worker. */
-static struct view **chain_of(struct views *views, struct throttle_key caller, const char *limit)
+static uint64_t hash_of(const struct views *views, struct throttle_key caller, const char *limit)
 {
-	return &views->chains[(caller.lo >> 4 ^ (uintptr_t)limit >> 4) % VIEWS_CHAINS];
-}
+	const uint64_t words[] = {caller.hi, caller.lo, (uintptr_t)limit};
 
-static void unchain(struct views *views, struct view *view)
-{
-	struct view **at = chain_of(views, view->caller, view->limit);
-
-	while (*at != view)
-		at = &(*at)->chained;
-	*at = view->chained;
+	return throttle_hash(&views->seed, words, sizeof(words)).lo;
 }
 
 /* Memory for another one. */
-static struct view *make(struct views *views)
+static struct view *make(struct views *views, size_t most)
 {
 	struct view *view = views->oldest;
 
-	if (views->count < VIEWS_MOST) {
-		view = malloc(sizeof(*view));
-		views->count += view != NULL;
-		return view;
-	}
-	if (view->is_due || view->is_away || view->fresh != 0 || view->given != 0)
+	if (views->hashed.count < most)
+		return malloc(sizeof(*view));
+	if (!view || view->is_due || view->is_away || view->fresh != 0 || view->given != 0)
 		return NULL;
 	unlink_used(views, view);
-	unchain(views, view);
+	hash_table_remove(&views->hashed, &view->link);
 	return view;
 }
 
-struct view *views_find(struct views *views, struct throttle_key caller, const char *limit)
+static struct view *add(struct views *views, struct throttle_key caller, const char *limit,
+	size_t most, uint64_t hash)
 {
-	if (!views->chains)
-		views->chains = calloc(VIEWS_CHAINS, sizeof(struct view *));
-	if (!views->chains)
+	struct view *view = make(views, most);
+
+	if (!view)
 		return NULL;
-	struct view **chain = chain_of(views, caller, limit);
-	struct view *view = *chain;
-	while (view && (view->caller.lo != caller.lo || view->caller.hi != caller.hi ||
-			       view->limit != limit))
-		view = view->chained;
-	if (view) {
+	*view = (struct view){.caller = caller, .limit = limit};
+	if (!hash_table_add(&views->hashed, &view->link, hash)) {
+		free(view);
+		return NULL;
+	}
+	link_newest(views, view);
+	return view;
+}
+
+struct view *views_find(
+	struct views *views, struct throttle_key caller, const char *limit, size_t most)
+{
+	uint64_t hash = hash_of(views, caller, limit);
+	struct hash_link *link = hash_table_first(&views->hashed, hash);
+
+	for (; link; link = hash_table_next(&views->hashed, link)) {
+		struct view *view = CONTAINER_OF(link, struct view, link);
+		if (view->caller.lo != caller.lo || view->caller.hi != caller.hi ||
+			view->limit != limit)
+			continue;
 		unlink_used(views, view);
 		link_newest(views, view);
 		return view;
 	}
-	view = make(views);
-	if (!view)
-		return NULL;
-	*view = (struct view){.chained = *chain, .caller = caller, .limit = limit};
-	*chain = view;
-	link_newest(views, view);
-	return view;
+	return add(views, caller, limit, most, hash);
 }
 
 /* ---- what is due ----------------------------------------------------------------------------- */

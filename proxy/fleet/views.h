@@ -5,23 +5,22 @@
  *
  *   views_find --> view --> due, a list in the order in which they were asked for --> published
  *
- * There are at most VIEWS_MOST; one that has nothing to publish and was not asked for longest is
- * used again.
+ * There are at most so many as the node remembers callers; one that has nothing to publish and was
+ * not asked for longest is used again.
  */
 #ifndef FLEET_VIEWS_H
 #define FLEET_VIEWS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "base/hash_table.h"
 #include "fleet/rule.h"
 #include "throttle/throttle.h"
 
-#define VIEWS_MOST   65536
-#define VIEWS_CHAINS 16384
-
 struct view {
-	struct view *chained;
+	struct hash_link link;
 	struct view *older, *newer; /* in the order of their last use */
 	struct view *next_due;
 	struct throttle_key caller; /* as all nodes name it */
@@ -41,18 +40,22 @@ struct view {
 };
 
 struct views {
-	struct view **chains; /* VIEWS_CHAINS; NULL until the first view */
+	struct throttle_seed seed;
+	struct hash_table hashed;
 	struct view *oldest, *newest;
 	struct view *due, **due_end;
-	uint32_t count;
 };
 
-void views_init(struct views *views);
+/* Draws the seed by which callers are scattered: what all nodes name them by is no secret. False:
+ * the system gives no random bytes. */
+bool views_init(struct views *views);
 void views_end(struct views *views);
 
 /* The view of a caller of a limit, which is the one last used; a new one has nothing. NULL: without
- * memory, or all have something to publish. */
-struct view *views_find(struct views *views, struct throttle_key caller, const char *limit);
+ * memory, or there are `most` and the one that was not asked for longest has something to publish.
+ */
+struct view *views_find(
+	struct views *views, struct throttle_key caller, const char *limit, size_t most);
 
 /* It is to be published or asked for. */
 void views_put_due(struct views *views, struct view *view);

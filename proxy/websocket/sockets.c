@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "websocket/state.h"
 
 #define WORKER_SHIFT 40
@@ -16,7 +17,8 @@ struct websockets *websockets_new(void)
 {
 	struct websockets *all = calloc(1, sizeof(*all));
 
-	if (!all || getentropy(&all->random, sizeof(all->random)) != 0) {
+	if (!all || getentropy(&all->random, sizeof(all->random)) != 0 ||
+		!hash_table_begin(&all->by_id)) {
 		free(all);
 		return NULL;
 	}
@@ -30,6 +32,7 @@ void websockets_free(struct websockets *all)
 		return;
 	frame_pool_clear(&all->frames);
 	free(all->signature.text);
+	hash_table_end(&all->by_id);
 	free(all);
 }
 
@@ -66,18 +69,11 @@ unsigned socket_id_worker(uint64_t id)
 	return (unsigned)(id >> WORKER_SHIFT);
 }
 
-static struct websocket **bucket_of(struct websockets *all, uint64_t id)
-{
-	return &all->buckets[id % WEBSOCKETS_BUCKETS];
-}
-
 void websockets_add(struct websockets *all, struct websocket *socket, unsigned worker)
 {
 	socket->id = (uint64_t)worker << WORKER_SHIFT |
 		     (++all->begun & ((UINT64_C(1) << WORKER_SHIFT) - 1));
-	struct websocket **bucket = bucket_of(all, socket->id);
-	socket->links.same_bucket = *bucket;
-	*bucket = socket;
+	hash_table_add(&all->by_id, &socket->links.by_id, socket->id); /* begun: it cannot fail */
 	socket->links.next = all->first;
 	if (socket->links.next)
 		socket->links.next->links.prev = socket;
@@ -87,12 +83,8 @@ void websockets_add(struct websockets *all, struct websocket *socket, unsigned w
 
 void websockets_remove(struct websockets *all, struct websocket *socket)
 {
-	struct websocket **at = bucket_of(all, socket->id);
-
 	walk_pass_over(all, socket);
-	while (*at != socket)
-		at = &(*at)->links.same_bucket;
-	*at = socket->links.same_bucket;
+	hash_table_remove(&all->by_id, &socket->links.by_id);
 	if (socket->links.prev)
 		socket->links.prev->links.next = socket->links.next;
 	else
@@ -102,13 +94,11 @@ void websockets_remove(struct websockets *all, struct websocket *socket)
 	all->count--;
 }
 
-struct websocket *websockets_find(const struct websockets *all, uint64_t id)
+struct websocket *websockets_find(struct websockets *all, uint64_t id)
 {
-	struct websocket *socket = all->buckets[id % WEBSOCKETS_BUCKETS];
+	struct hash_link *link = hash_table_first(&all->by_id, id);
 
-	while (socket && socket->id != id)
-		socket = socket->links.same_bucket;
-	return socket;
+	return link ? CONTAINER_OF(link, struct websocket, links.by_id) : NULL;
 }
 
 uint64_t websockets_random_below(struct websockets *all, uint64_t bound)

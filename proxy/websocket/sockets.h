@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/hash_table.h"
 #include "loop/message.h"
 #include "websocket/frames.h"
 #include "websocket/walk.h"
@@ -14,9 +15,6 @@ struct publish_line;
 struct shared_listener;
 struct websocket;
 struct worker;
-
-/* Sockets by their ids, which are given one after the other. */
-#define WEBSOCKETS_BUCKETS 4096
 
 struct socket_walks {
 	struct socket_walk *first; /* websocket/walk.h */
@@ -34,7 +32,7 @@ struct grip_signature {
 struct websockets {
 	struct frame_pool frames;
 	struct websocket *first; /* the youngest */
-	struct websocket *buckets[WEBSOCKETS_BUCKETS];
+	struct hash_table by_id; /* ids are given one after the other */
 	struct gateway *gateways;
 	struct shared_listener *listeners; /* of the gateways */
 	uint64_t count;
@@ -74,7 +72,7 @@ void websockets_add(struct websockets *all, struct websocket *socket, unsigned w
 void websockets_remove(struct websockets *all, struct websocket *socket);
 
 /* NULL: there is none. */
-struct websocket *websockets_find(const struct websockets *all, uint64_t id);
+struct websocket *websockets_find(struct websockets *all, uint64_t id);
 
 /* Below `bound`, which is not 0. */
 uint64_t websockets_random_below(struct websockets *all, uint64_t bound);

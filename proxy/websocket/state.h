@@ -84,7 +84,8 @@ struct socket_traffic {
 
 /* Among those of its worker, the youngest first; and those whose ids share a bucket. */
 struct socket_links {
-	struct websocket *prev, *next, *same_bucket;
+	struct websocket *prev, *next;
+	struct hash_link by_id;
 };
 
 /* Of the client's messages, what their limits did to them. */

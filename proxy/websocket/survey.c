@@ -44,7 +44,7 @@ static void on_walked(struct socket_walk *walk)
 	travel(survey);
 }
 
-static void look_up(struct socket_survey *survey, const struct websockets *all)
+static void look_up(struct socket_survey *survey, struct websockets *all)
 {
 	struct websocket *socket = websockets_find(all, survey->id);
 

@@ -19,7 +19,7 @@ void fake_store_at(uint64_t ms)
 void fake_store_begin(uint64_t ms)
 {
 	memset(&fake_store, 0, sizeof(fake_store));
-	fake_store.conf.totals.callers = 100;
+	fake_store.conf.totals.callers = 100000;
 	fake_store.site.conf = &fake_store.conf;
 	fake_store.use.site = &fake_store.site;
 	fake_store.worker.use = &fake_store.use;

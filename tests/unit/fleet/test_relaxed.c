@@ -72,7 +72,7 @@ static int end(void **state)
 static struct view *view_of(uint64_t caller)
 {
 	struct view *view =
-		views_find(&world.relaxing.views, (struct throttle_key){1, caller << 8}, name);
+		relaxing_view(&world.relaxing, (struct throttle_key){1, caller << 8}, name);
 
 	assert_non_null(view);
 	view->rule =
