@@ -63,9 +63,10 @@ static bool read_content(struct reader *reader, const json_t *message, struct pu
 	if (!find_text(message, "content-bin", &binary))
 		return fail(
 			reader, MESSAGE ".content-bin: invalid type; expected base64 as a text");
-	if (!text.at && !binary.at)
+	if (!text.at && !binary.at && !(item->opcode & 8))
 		return fail(reader, MESSAGE ": no content; expected content or content-bin");
-	item->is_binary = binary.at;
+	if (item->opcode == 0)
+		item->opcode = binary.at ? FRAME_BINARY : FRAME_TEXT;
 	item->content = text;
 	if (!binary.at)
 		return true;
@@ -78,19 +79,56 @@ static bool read_content(struct reader *reader, const json_t *message, struct pu
 	return true;
 }
 
-/* `type` chooses the kind of frame; else the way in which the content is written does. */
+/* The kind of frame; 0: the way in which the content is written chooses it. */
 static bool read_type(struct reader *reader, const json_t *message, struct publish_item *item)
 {
+	static const struct {
+		const char *word;
+		uint8_t opcode;
+	} types[] = {{"text", FRAME_TEXT}, {"binary", FRAME_BINARY}, {"ping", FRAME_PING},
+		{"pong", FRAME_PONG}};
 	struct slice type;
+	bool is_text = find_text(message, "type", &type);
 
-	if (!find_text(message, "type", &type) || (type.at && !slice_equal(type, SLICE("text")) &&
-							  !slice_equal(type, SLICE("binary"))))
-		return fail(reader, MESSAGE ".type: invalid value; expected text or binary");
-	if (type.at)
-		item->is_binary = slice_equal(type, SLICE("binary"));
-	if (!item->is_binary && !utf8_is_valid(item->content))
+	if (is_text && !type.at)
+		return true;
+	for (size_t i = 0; is_text && i < sizeof(types) / sizeof(types[0]); i++) {
+		if (!slice_equal(type, slice_of(types[i].word)))
+			continue;
+		item->opcode = types[i].opcode;
+		return true;
+	}
+	return fail(reader, MESSAGE ".type: invalid value; expected text, binary, ping or pong");
+}
+
+static bool check_content(const struct reader *reader, const struct publish_item *item)
+{
+	if (item->opcode == FRAME_TEXT && !utf8_is_valid(item->content))
 		return fail(reader, MESSAGE ".content-bin: invalid UTF-8; expected it in a text");
+	if (item->opcode & 8 && item->content.len > FRAME_CONTROL_BYTES)
+		return fail(reader,
+			MESSAGE ": content too long; expected up to %d bytes in a ping "
+				"or pong",
+			FRAME_CONTROL_BYTES);
 	return true;
+}
+
+/* Filters of the content would change it, and none is known. */
+static bool has_no_content_filters(const struct reader *reader, const json_t *message)
+{
+	const json_t *filters = json_object_get(message, "content-filters");
+
+	if (!filters || json_is_null(filters) ||
+		(json_is_array(filters) && json_array_size(filters) == 0))
+		return true;
+	return fail(reader, MESSAGE ".content-filters: not supported; expected none");
+}
+
+static bool read_send(struct reader *reader, const json_t *message, struct publish_item *item)
+{
+	item->action = PUBLISH_SEND;
+	return read_type(reader, message, item) && read_content(reader, message, item) &&
+	       check_content(reader, item) && has_no_content_filters(reader, message);
 }
 
 static bool read_close(struct reader *reader, const json_t *message, struct publish_item *item)
@@ -117,20 +155,42 @@ static bool read_message(struct reader *reader, const json_t *message, struct pu
 		return fail(reader, MESSAGE ": invalid type; expected an object");
 	if (!find_text(message, "action", &action))
 		return fail(reader, MESSAGE ".action: invalid type; expected a text");
-	if (!action.at || slice_equal(action, SLICE("send"))) {
-		item->action = PUBLISH_SEND;
-		return read_content(reader, message, item) && read_type(reader, message, item);
-	}
+	if (!action.at || slice_equal(action, SLICE("send")))
+		return read_send(reader, message, item);
 	if (slice_equal(action, SLICE("close"))) {
 		item->action = PUBLISH_CLOSE;
 		return read_close(reader, message, item);
 	}
+	if (slice_equal(action, SLICE("refresh"))) {
+		item->action = PUBLISH_REFRESH;
+		return true;
+	}
 	if (slice_equal(action, SLICE("hint")))
 		return true;
-	return fail(reader, MESSAGE ".action: unknown value; expected send, close or hint");
+	return fail(
+		reader, MESSAGE ".action: unknown value; expected send, close, refresh or hint");
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
+
+/* What it says for the filters of subscriptions. Other members are for nobody here. */
+static bool read_meta(struct reader *reader, const json_t *object, struct grip_meta *to)
+{
+	const json_t *meta = json_object_get(object, "meta");
+
+	if (meta && !json_is_null(meta) && !json_is_object(meta))
+		return fail(reader, ".meta: invalid type; expected an object");
+	if (!find_text(meta, "sender", &to->sender) || to->sender.len > GRIP_META_BYTES ||
+		!find_text(meta, "skip_users", &to->skip_users) ||
+		to->skip_users.len > GRIP_META_BYTES ||
+		!find_text(meta, "require_sub", &to->require_sub) ||
+		to->require_sub.len > GRIP_META_BYTES)
+		return fail(reader,
+			".meta: invalid sender, skip_users or require_sub; expected a text of up "
+			"to %d bytes",
+			GRIP_META_BYTES);
+	return true;
+}
 
 static bool read_item(struct reader *reader, const json_t *object, struct publish_item *item)
 {
@@ -147,6 +207,8 @@ static bool read_item(struct reader *reader, const json_t *object, struct publis
 			GRIP_CHANNEL_BYTES);
 	if (!find_text(object, "id", &id) || !find_text(object, "prev-id", &id))
 		return fail(reader, ": invalid id or prev-id; expected a text");
+	if (!read_meta(reader, object, &item->meta))
+		return false;
 	if (!json_is_object(formats) || json_object_size(formats) == 0)
 		return fail(reader,
 			".formats: invalid value; expected an object such as {\"ws-message\": "

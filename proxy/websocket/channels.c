@@ -406,6 +406,16 @@ void channel_unsubscribe(
 		end_subscription(view, subscription);
 }
 
+void channel_set_filters(const struct channel_view *view, const struct subscriber *subscriber,
+	struct slice name, unsigned filters)
+{
+	const struct channel_part *part = look_up(view, name);
+	struct subscription *subscription = part ? find_subscription(subscriber, part) : NULL;
+
+	if (subscription)
+		subscription->filters = filters;
+}
+
 void channel_unsubscribe_all(struct channel_view *view, struct subscriber *subscriber)
 {
 	while (subscriber->first)

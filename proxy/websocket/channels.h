@@ -28,6 +28,7 @@ struct subscription {
 	struct subscription *next_of_bucket;
 	struct channel_part *part;
 	struct subscriber *subscriber;
+	unsigned filters; /* see grip_filter.h; 0: none */
 };
 
 /* Embedded in a socket. All zero: subscribed to nothing. One with many subscriptions has a table of
@@ -73,6 +74,9 @@ enum channel_result {
 /* Subscribes to the channel `name`, which is valid (grip_channel_is_valid). */
 enum channel_result channel_subscribe(struct channel_view *view, struct subscriber *subscriber,
 	struct slice name, const struct channel_bounds *bounds);
+/* Sets the filters of its subscription; does nothing where there is none. */
+void channel_set_filters(const struct channel_view *view, const struct subscriber *subscriber,
+	struct slice name, unsigned filters);
 /* Ends its subscription; does nothing where there is none. */
 void channel_unsubscribe(
 	struct channel_view *view, struct subscriber *subscriber, struct slice name);

@@ -354,6 +354,17 @@ static void run_first(struct gateway *gateway)
 		gateway_renew_riders(gateway);
 }
 
+static void refresh(struct gateway *gateway)
+{
+	const struct websocket *socket = gateway->socket;
+
+	if (!gateway->grip.refreshes || gateway->client.first || gateway->passing.bytes)
+		return;
+	gateway->grip.refreshes = false;
+	if (socket && !socket_has_ended(socket) && !socket->closing.begun)
+		gateway_send_keep_alive(gateway);
+}
+
 void gateway_run(struct gateway *gateway)
 {
 	if (gateway->busy || gateway->ended) {
@@ -365,6 +376,7 @@ void gateway_run(struct gateway *gateway)
 		gateway->client.again = false;
 		follow_closing(gateway);
 		run_first(gateway);
+		refresh(gateway);
 	} while (gateway->client.again && gateway->client.first);
 	gateway->busy = false;
 	end_in_order(gateway);

@@ -50,6 +50,7 @@
  * `c:` is for the gateway. */
 struct gateway_grip {
 	bool on;
+	bool refreshes; /* a publication asks for a request, which is due when none is under way */
 	uint8_t prefix_len;
 	char prefix[GATEWAY_PREFIX_BYTES];
 };

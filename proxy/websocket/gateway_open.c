@@ -160,6 +160,8 @@ static const char *switch_over(
 	*has_memory = gateway->answer.at != NULL;
 	if (gateway->answer_fault)
 		return gateway->answer_fault;
+	if (content.len == 0) /* Pushpin asks again after Keep-Alive-Interval */
+		return "answer that does not open the socket";
 	if (!gateway_is_well_formed(content, true))
 		return "malformed answer";
 	x->response.base = gateway->answer.at;

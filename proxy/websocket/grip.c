@@ -12,6 +12,7 @@
 #include "websocket/close.h"
 #include "websocket/gateway.h"
 #include "websocket/grip_control.h"
+#include "websocket/grip_filter.h"
 #include "websocket/publish.h"
 #include "websocket/send.h"
 #include "worker/worker_clock.h"
@@ -48,8 +49,7 @@ static const char *begin_keep_alive(struct websocket *socket, const struct grip_
 	if (!keep_alive)
 		return "no memory";
 	*keep_alive = (struct grip_keep_alive){
-		.frame = shared_frame_new(&socket->worker->node->sends,
-			control->is_binary ? FRAME_BINARY : FRAME_TEXT, content),
+		.frame = shared_frame_new(&socket->worker->node->sends, control->opcode, content),
 		.timeout_ms = UINT64_C(1000) * control->timeout_s,
 		.since_ms = socket_now_ms(socket),
 		.sent = socket->sent.messages,
@@ -93,7 +93,7 @@ static struct channel_view *view_of(const struct websocket *socket)
 	return publish_line_view(socket->all->line);
 }
 
-static const char *subscribe(struct websocket *socket, struct slice name)
+static const char *subscribe(struct websocket *socket, struct slice name, unsigned filters)
 {
 	const struct channel_bounds bounds = {
 		.channels = socket->worker->use->site->conf->totals.channels,
@@ -102,6 +102,7 @@ static const char *subscribe(struct websocket *socket, struct slice name)
 
 	switch (channel_subscribe(view_of(socket), &socket->grip.subscriber, name, &bounds)) {
 	case CHANNEL_SUBSCRIBED:
+		channel_set_filters(view_of(socket), &socket->grip.subscriber, name, filters);
 		return NULL;
 	case CHANNEL_TOO_MANY:
 		return "more channels than `channels` allows";
@@ -113,13 +114,28 @@ static const char *subscribe(struct websocket *socket, struct slice name)
 	return "no memory";
 }
 
+static const char *set_meta(struct websocket *socket, const struct grip_control *control)
+{
+	const struct slice name = {control->name, control->name_bytes};
+
+	switch (meta_set(&socket->grip.meta, name, (struct slice){control->text, control->bytes})) {
+	case META_SET:
+		return NULL;
+	case META_FULL:
+		return "more values of a socket than 32, or than 4 kB";
+	case META_NO_MEMORY:
+		break;
+	}
+	return "no memory";
+}
+
 static const char *act_on(struct websocket *socket, const struct grip_control *control)
 {
 	struct slice text = {control->text, control->bytes};
 
 	switch (control->type) {
 	case GRIP_SUBSCRIBE:
-		return subscribe(socket, text);
+		return subscribe(socket, text, control->filters);
 	case GRIP_UNSUBSCRIBE:
 		channel_unsubscribe(view_of(socket), &socket->grip.subscriber, text);
 		return NULL;
@@ -130,6 +146,8 @@ static const char *act_on(struct websocket *socket, const struct grip_control *c
 		return NULL;
 	case GRIP_KEEP_ALIVE:
 		return begin_keep_alive(socket, control);
+	case GRIP_SET_META:
+		return set_meta(socket, control);
 	}
 	return NULL;
 }
@@ -160,9 +178,36 @@ static void close_as(struct websocket *socket, const struct shared_frame *frame)
 	stream_wake(socket->passage->down.sink);
 }
 
+static struct websocket *socket_of_subscriber(struct subscriber *subscriber)
+{
+	return CONTAINER_OF(subscriber, struct websocket, grip.subscriber);
+}
+
+bool grip_lets(const struct subscription *subscription, const struct grip_meta *meta)
+{
+	const struct websocket *socket = socket_of_subscriber(subscription->subscriber);
+	struct slice user = meta_find(&socket->grip.meta, SLICE("user"));
+
+	if (grip_filter_skips(subscription->filters, meta, user))
+		return false;
+	return !(subscription->filters & GRIP_REQUIRE_SUB) || meta->require_sub.len == 0 ||
+	       socket_is_subscribed(socket, meta->require_sub);
+}
+
+void grip_refresh(struct subscriber *subscriber)
+{
+	struct websocket *socket = socket_of_subscriber(subscriber);
+
+	if (socket_has_ended(socket) || !socket->gateway || socket->closing.begun ||
+		socket->grip.is_detached)
+		return;
+	socket->gateway->grip.refreshes = true;
+	stream_wake(socket->passage->down.sink);
+}
+
 bool grip_deliver(struct subscriber *subscriber, struct shared_frame *frame)
 {
-	struct websocket *socket = CONTAINER_OF(subscriber, struct websocket, grip.subscriber);
+	struct websocket *socket = socket_of_subscriber(subscriber);
 
 	if (socket_has_ended(socket))
 		return false;
@@ -184,6 +229,7 @@ void socket_end_grip(struct websocket *socket)
 	if (socket->grip.subscriber.first)
 		channel_unsubscribe_all(view_of(socket), &socket->grip.subscriber);
 	end_keep_alive(socket);
+	meta_clear(&socket->grip.meta);
 }
 
 /* ---- the signature --------------------------------------------------------------------------- */

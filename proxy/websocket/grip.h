@@ -14,8 +14,10 @@
 #include "base/slice.h"
 
 struct grip_keep_alive;
+struct grip_meta;
 struct shared_frame;
 struct subscriber;
+struct subscription;
 struct websocket;
 struct worker;
 
@@ -26,6 +28,13 @@ void socket_take_control(struct websocket *socket, struct slice json);
 /* Sends a published frame to the socket that has this subscriber; a close frame closes it, behind
  * what waits in its queue. The socket does not end during the call. True: it was queued. */
 bool grip_deliver(struct subscriber *subscriber, struct shared_frame *frame);
+
+/* Do the filters of this subscription let a publication with this meta through? */
+bool grip_lets(const struct subscription *subscription, const struct grip_meta *meta);
+
+/* Has the server of the socket that has this subscriber get a request without events: now, or when
+ * the one under way is answered. */
+void grip_refresh(struct subscriber *subscriber);
 
 /* When the keep-alive message is due, in milliseconds of the worker's clock; UINT64_MAX: never. */
 uint64_t socket_keep_alive_ms(struct websocket *socket);

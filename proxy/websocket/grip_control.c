@@ -1,8 +1,10 @@
 #include "websocket/grip_control.h"
 
 #include <jansson.h>
+#include <string.h>
 
 #include "base/base64.h"
+#include "websocket/grip_filter.h"
 #include "websocket/utf8.h"
 
 /* More is not looked at: a message's text is at most a channel, or content in base64, escaped. */
@@ -37,6 +39,47 @@ static const char *read_channel(const json_t *object, struct grip_control *contr
 	return NULL;
 }
 
+static const char *read_filters(const json_t *object, struct grip_control *control)
+{
+	const json_t *list = json_object_get(object, "filters");
+
+	control->filters = 0;
+	if (list && !json_is_null(list) && !json_is_array(list))
+		return "invalid \"filters\"; expected a list of names";
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *name = json_array_get(list, i);
+		unsigned filter = grip_filter_find(
+			(struct slice){json_string_value(name), json_string_length(name)});
+		if (filter == 0)
+			return "unknown \"filters\"; expected " GRIP_FILTER_NAMES;
+		control->filters |= filter;
+	}
+	return NULL;
+}
+
+static const char *read_subscription(const json_t *object, struct grip_control *control)
+{
+	const char *wrong = read_channel(object, control);
+
+	return wrong ? wrong : read_filters(object, control);
+}
+
+static const char *read_meta(const json_t *object, struct grip_control *control)
+{
+	struct slice name, value;
+
+	if (!find_text(object, "name", &name) || name.len == 0 || name.len > GRIP_META_NAME_BYTES)
+		return "invalid \"name\"; expected a text of 1 to 256 bytes";
+	if (!find_text(object, "value", &value) || value.len > GRIP_CHANNEL_BYTES)
+		return "invalid \"value\"; expected a text of up to 1024 bytes";
+	memcpy(control->name, name.at, name.len);
+	control->name_bytes = name.len;
+	if (value.len > 0)
+		memcpy(control->text, value.at, value.len);
+	control->bytes = value.len;
+	return NULL;
+}
+
 /* ---- keep-alive ------------------------------------------------------------------------------ */
 
 static const char *read_content(const json_t *object, struct grip_control *control)
@@ -50,7 +93,8 @@ static const char *read_content(const json_t *object, struct grip_control *contr
 		return "invalid \"content\"; expected a text of up to 1024 bytes";
 	if (!find_text(object, "content-bin", &binary) || binary.len > 2 * GRIP_KEEP_ALIVE_BYTES)
 		return expected;
-	control->is_binary = control->has_content = binary.at;
+	control->has_content = binary.at;
+	control->opcode = binary.at ? FRAME_BINARY : FRAME_TEXT;
 	control->bytes = 0;
 	if (binary.at) {
 		if (!base64_read(binary, bytes, &control->bytes) ||
@@ -65,18 +109,27 @@ static const char *read_content(const json_t *object, struct grip_control *contr
 	return NULL;
 }
 
+/* A ping needs no content. */
 static const char *read_message_type(const json_t *object, struct grip_control *control)
 {
+	static const struct {
+		const char *word;
+		uint8_t opcode;
+	} types[] = {{"text", FRAME_TEXT}, {"binary", FRAME_BINARY}, {"ping", FRAME_PING},
+		{"pong", FRAME_PONG}};
 	struct slice type;
+	bool is_text = find_text(object, "message-type", &type);
 
-	if (!find_text(object, "message-type", &type))
-		return "invalid \"message-type\"; expected \"text\" or \"binary\"";
-	if (!type.at)
+	if (is_text && !type.at)
 		return NULL;
-	control->is_binary = slice_equal(type, SLICE("binary"));
-	if (!control->is_binary && !slice_equal(type, SLICE("text")))
-		return "invalid \"message-type\"; expected \"text\" or \"binary\"";
-	return NULL;
+	for (size_t i = 0; is_text && i < sizeof(types) / sizeof(types[0]); i++) {
+		if (!slice_equal(type, slice_of(types[i].word)))
+			continue;
+		control->opcode = types[i].opcode;
+		control->has_content |= control->opcode & 8;
+		return NULL;
+	}
+	return "invalid \"message-type\"; expected \"text\", \"binary\", \"ping\" or \"pong\"";
 }
 
 static const char *read_mode(const json_t *object, struct grip_control *control)
@@ -106,9 +159,12 @@ static const char *read_timeout(const json_t *object, struct grip_control *contr
 }
 
 /* A text that the client could not read as one is binary or wrong. */
-static const char *check_text(const struct grip_control *control)
+static const char *check_content(const struct grip_control *control)
 {
-	if (control->is_binary || utf8_is_valid((struct slice){control->text, control->bytes}))
+	if (control->opcode & 8 && control->bytes > FRAME_CONTROL_BYTES)
+		return "invalid content; expected up to 125 bytes in a ping or pong";
+	if (control->opcode != FRAME_TEXT ||
+		utf8_is_valid((struct slice){control->text, control->bytes}))
 		return NULL;
 	return "invalid content; expected UTF-8 in a text";
 }
@@ -123,7 +179,7 @@ static const char *read_keep_alive(const json_t *object, struct grip_control *co
 		wrong = read_mode(object, control);
 	if (!wrong)
 		wrong = read_timeout(object, control);
-	return wrong ? wrong : check_text(control);
+	return wrong ? wrong : check_content(control);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -141,10 +197,11 @@ static const char *read_object(const json_t *object, struct grip_control *contro
 		const char *word;
 		enum grip_control_type type;
 		const char *(*read)(const json_t *object, struct grip_control *control);
-	} types[] = {{"subscribe", GRIP_SUBSCRIBE, read_channel},
+	} types[] = {{"subscribe", GRIP_SUBSCRIBE, read_subscription},
 		{"unsubscribe", GRIP_UNSUBSCRIBE, read_channel},
 		{"detach", GRIP_DETACH, read_nothing},
-		{"keep-alive", GRIP_KEEP_ALIVE, read_keep_alive}};
+		{"keep-alive", GRIP_KEEP_ALIVE, read_keep_alive},
+		{"set-meta", GRIP_SET_META, read_meta}};
 	struct slice word;
 
 	if (!find_text(object, "type", &word) || !word.at)
@@ -155,7 +212,8 @@ static const char *read_object(const json_t *object, struct grip_control *contro
 		control->type = types[i].type;
 		return types[i].read(object, control);
 	}
-	return "unknown \"type\"; expected subscribe, unsubscribe, detach or keep-alive";
+	return "unknown \"type\"; expected subscribe, unsubscribe, detach, "
+	       "keep-alive or set-meta";
 }
 
 const char *grip_control_parse(struct slice json, struct grip_control *control)

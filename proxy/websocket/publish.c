@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/container.h"
 #include "websocket/channels.h"
@@ -17,9 +18,18 @@ struct entry {
 	struct publication *publication;
 };
 
+/* What it says for filters, in memory of its own that counts as frames do. */
+struct published_meta {
+	struct grip_meta meta;
+	size_t bytes;
+	char text[];
+};
+
 struct published {
-	struct channel *channel;    /* held; NULL: nobody is subscribed */
-	struct shared_frame *frame; /* held; NULL: nobody is, or there is nothing to send */
+	struct channel *channel;     /* held; NULL: nobody is subscribed */
+	struct shared_frame *frame;  /* held; NULL: nobody is, or there is nothing to send */
+	struct published_meta *meta; /* NULL: none */
+	bool refreshes;
 };
 
 struct publication {
@@ -64,6 +74,10 @@ static void free_publication(struct publication *publication)
 	for (size_t i = 0; i < publication->count; i++) {
 		channel_release(publication->publishing->channels, publication->items[i].channel);
 		shared_frame_release(publication->items[i].frame);
+		if (publication->items[i].meta)
+			node_sends_give(&publication->publishing->node->sends,
+				publication->items[i].meta->bytes);
+		free(publication->items[i].meta);
 	}
 	atomic_fetch_sub_explicit(&publication->publishing->waiting, 1, memory_order_relaxed);
 	free(publication);
@@ -101,8 +115,53 @@ static struct shared_frame *compose(struct publishing *publishing, const struct 
 	if (item->action == PUBLISH_CLOSE)
 		return shared_frame_new(&publishing->node->sends, FRAME_CLOSE,
 			close_payload(item->code, item->content, payload));
-	return shared_frame_new(&publishing->node->sends,
-		item->is_binary ? FRAME_BINARY : FRAME_TEXT, item->content);
+	return shared_frame_new(&publishing->node->sends, item->opcode, item->content);
+}
+
+static struct slice copy_text(char **to, struct slice text)
+{
+	struct slice copy = {*to, text.len};
+
+	if (text.len > 0)
+		memcpy(*to, text.at, text.len);
+	*to += text.len;
+	return copy;
+}
+
+/* False: no room for it. */
+static bool copy_meta(
+	struct node_sends *sends, const struct grip_meta *meta, struct published_meta **to)
+{
+	size_t bytes =
+		sizeof(**to) + meta->sender.len + meta->skip_users.len + meta->require_sub.len;
+	char *text;
+
+	if (grip_meta_is_empty(meta))
+		return true;
+	if (!node_sends_take(sends, bytes))
+		return false;
+	*to = malloc(bytes);
+	if (!*to) {
+		node_sends_give(sends, bytes);
+		return false;
+	}
+	text = (*to)->text;
+	(*to)->bytes = bytes;
+	(*to)->meta.sender = copy_text(&text, meta->sender);
+	(*to)->meta.skip_users = copy_text(&text, meta->skip_users);
+	(*to)->meta.require_sub = copy_text(&text, meta->require_sub);
+	return true;
+}
+
+/* For an item whose channel has subscribers. */
+static bool fill_item(
+	struct publishing *publishing, const struct publish_item *item, struct published *to)
+{
+	to->refreshes = item->action == PUBLISH_REFRESH;
+	if (!to->refreshes)
+		to->frame = compose(publishing, item);
+	return (to->refreshes || to->frame) &&
+	       copy_meta(&publishing->node->sends, &item->meta, &to->meta);
 }
 
 /* False: a frame could not be made. */
@@ -120,8 +179,7 @@ static bool fill(
 			publication->workers, publishing->node->worker_count);
 		if (!to->channel)
 			continue;
-		to->frame = compose(publishing, &items[i]);
-		if (!to->frame)
+		if (!fill_item(publishing, &items[i], to))
 			return false;
 		*subscriptions += count;
 	}
@@ -215,6 +273,17 @@ void publish_line_refuse(struct publish_line *line)
 	count_up(&line->controls_refused);
 }
 
+static void deliver(struct publish_line *line, const struct published *item,
+	const struct subscription *subscription)
+{
+	if (item->meta && subscription->filters != 0 && !grip_lets(subscription, &item->meta->meta))
+		return;
+	if (item->refreshes)
+		grip_refresh(subscription->subscriber);
+	else if (grip_deliver(subscription->subscriber, item->frame))
+		count_up(&line->deliveries);
+}
+
 /* Begins with an item's subscriptions, or continues to the one that is next. */
 static void step(struct publish_line *line)
 {
@@ -222,13 +291,12 @@ static void step(struct publish_line *line)
 	const struct published *item = &publication->items[line->item];
 	struct subscription *subscription = line->view.cursor;
 
-	if (!line->is_within && item->frame) {
+	if (!line->is_within && (item->frame || item->refreshes)) {
 		line->view.cursor = channel_first(&line->view, item->channel);
 		line->is_within = true;
 	} else if (line->is_within && subscription) {
 		line->view.cursor = subscription->next;
-		if (grip_deliver(subscription->subscriber, item->frame))
-			count_up(&line->deliveries);
+		deliver(line, item, subscription);
 	}
 	if (line->is_within && line->view.cursor)
 		return;

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/slice.h"
+#include "websocket/grip_filter.h"
 
 struct channels;
 struct node;
@@ -36,15 +37,17 @@ struct worker;
 enum publish_action {
 	PUBLISH_SEND,
 	PUBLISH_CLOSE,
+	PUBLISH_REFRESH, /* its sockets' servers get a request without events */
 	PUBLISH_NOTHING, /* a hint, or nothing for WebSockets */
 };
 
 struct publish_item {
 	struct slice channel;
 	enum publish_action action;
-	bool is_binary;       /* SEND */
+	uint8_t opcode; /* SEND: of the frame, FRAME_TEXT, FRAME_BINARY, FRAME_PING, FRAME_PONG */
 	struct slice content; /* SEND; CLOSE: the reason */
 	uint16_t code;        /* CLOSE: a code that a close frame may contain */
+	struct grip_meta meta;
 };
 
 enum publish_result {

@@ -35,6 +35,7 @@
 #include "exchange/passage.h"
 #include "websocket/channels.h"
 #include "websocket/messages.h"
+#include "websocket/meta.h"
 #include "websocket/shared_listener.h"
 #include "websocket/sockets.h"
 
@@ -120,6 +121,7 @@ struct socket_taking {
 struct socket_grip {
 	struct subscriber subscriber;
 	struct grip_keep_alive *keep_alive; /* NULL: none */
+	struct meta meta;                   /* by `set-meta` */
 	bool is_detached;                   /* it wants nothing more of the client */
 };
 

@@ -457,7 +457,10 @@ def openings(t):
     def meta(call):
         call.fields = [("Set-Meta-User", "alice"), ("Set-Meta-More", "x" * 5000)]
 
-    answers.update({"/plain": plain, "/page": page, "/protocol": protocol, "/huge": huge,
+    def empty(call):
+        call.body, call.fields = b"", [("Keep-Alive-Interval", "20")]
+
+    answers.update({"/empty": empty, "/plain": plain, "/page": page, "/protocol": protocol, "/huge": huge,
                     "/other": other_protocol, "/first": message_first, "/malformed": malformed,
                     "/meta": meta})
     origin = t.origin(Backend(on_open=on_open))
@@ -476,7 +479,7 @@ def openings(t):
             "Content-Type", "Content-Length", "Sec-WebSocket-Extensions")],
               ["v2", "a=b", None, None, None, None, None])
         equal(origin.last().get("Sec-WebSocket-Protocol"), "v1,v2")
-    for target in ("/other", "/first", "/malformed", "/huge", "/meta"):
+    for target in ("/other", "/first", "/malformed", "/huge", "/meta", "/empty"):
         with t.point(f"502 for {target}"):
             answer = refused(t, sluice, target=target, fields=[("Sec-WebSocket-Protocol", "v1")])
             equal((answer.status, answer.get("Set-Meta-User")), (502, None))

@@ -5,6 +5,7 @@ import hmac
 import json
 import time
 
+from lib import websocket as ws
 from lib.admin import command, value, with_admin
 from lib.gateway import Backend
 from lib.process import until
@@ -118,6 +119,44 @@ def published(t):
     with t.point("the figures"):
         true(metric(admin, "sluice_published_items_total") >= 20, "items")
         true(metric(admin, "sluice_published_deliveries_total") >= 36, "deliveries")
+
+
+@group("filters of subscriptions, values of sockets, pings and requests by publications", workers=[4])
+def filtered(t):
+    def more(call):
+        user = call.x.request.target.partition("?")[2]
+        control(call, type="set-meta", name="user", value=user)
+        control(call, type="subscribe", channel="all", filters=["skip-self", "skip-users", "require-sub"])
+        control(call, type="subscribe", channel="refused", filters=["skip-users", "build-id"])
+        call.event("TEXT", b"m:ready")
+    backend = Chat(more)
+    sluice, admin, _ = chat(t, backend=backend)
+    ann, bob = (open_socket(t, sluice, target=target) for target in ("/a,?ann", "/b,?bob"))
+    equal([ann.message(), bob.message()], ["ready", "ready"])
+
+    def to_all(content, **meta):
+        return {**item("all", content), "meta": meta}
+    with t.point("each socket gets what its filters let through"):
+        publish(admin, to_all("not ann's", sender="ann"), to_all("neither's", skip_users="bob, ann"),
+                to_all("not bob's", skip_users="bob"), to_all("in a", require_sub="a"),
+                to_all("in none", require_sub="z"), to_all("last"))
+        equal([ann.message() for _ in range(3)], ["not bob's", "in a", "last"])
+        equal([bob.message() for _ in range(2)], ["not ann's", "last"])
+    with t.point("a subscription with an unknown filter is refused and counted"):
+        equal(publish(admin, item("refused", "x"))["subscriptions"], 0)
+        equal(metric(admin, "sluice_refused_controls_total"), 2)
+    with t.point("a publication with filters of its content is refused"):
+        publish(admin, item("all", "x", **{"content-filters": ["skip-users"]}), status=400)
+    with t.point("pings are published"):
+        publish(admin, item("a", "beat", type="ping"))
+        frame = ann.read_frame()
+        equal((frame.opcode, frame.payload), (ws.PING, b"beat"))
+    with t.point("refresh: the backend gets a request without events, and its answer is passed on"):
+        before = len(backend.calls)
+        backend.before = lambda call: None if call.events else call.event("TEXT", b"m:fresh")
+        publish(admin, item("a", action="refresh"))
+        equal(ann.message(), "fresh")
+        equal([call.events for call in backend.calls[before:]], [[]])
 
 
 @group("sockets are found by their channels, and sent to and ended by them", workers=[4])

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "websocket/frames.h"
+
 static char why[512];
 
 /* A document of one item to channel `c` with these formats. */
@@ -33,7 +35,8 @@ static void assert_item(const char *text, enum publish_action action, bool is_bi
 	assert_int_equal(items.count, 1);
 	assert_true(slice_equal(items.items[0].channel, SLICE("c")));
 	assert_int_equal(items.items[0].action, action);
-	assert_int_equal(items.items[0].is_binary, is_binary);
+	if (action == PUBLISH_SEND)
+		assert_int_equal(items.items[0].opcode, is_binary ? FRAME_BINARY : FRAME_TEXT);
 	assert_int_equal(items.items[0].content.len, bytes);
 	if (bytes > 0)
 		assert_memory_equal(items.items[0].content.at, content, bytes);
@@ -113,6 +116,35 @@ static void many(void **state)
 	free(text);
 }
 
+#define TEN       "0123456789"
+#define LONG_PING TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN "123456"
+
+static void pings_and_meta(void **state)
+{
+	struct publish_items items = read_good(MESSAGE("\"type\":\"ping\""));
+
+	(void)state;
+	assert_int_equal(items.items[0].action, PUBLISH_SEND);
+	assert_int_equal(items.items[0].opcode, FRAME_PING);
+	assert_int_equal(items.items[0].content.len, 0);
+	assert_true(grip_meta_is_empty(&items.items[0].meta));
+	publish_items_end(&items);
+	items = read_good(
+		MESSAGE("\"type\":\"pong\",\"content-bin\":\"/w==\",\"content-filters\":[]"));
+	assert_int_equal(items.items[0].opcode, FRAME_PONG);
+	assert_true(slice_equal(items.items[0].content, SLICE("\xff")));
+	publish_items_end(&items);
+	items = read_good(
+		"{\"items\":[{\"channel\":\"c\",\"meta\":{\"sender\":\"ann\",\"skip_users\":"
+		"\"b,c\",\"require_sub\":\"d\",\"other\":1},\"formats\":{\"ws-message\":{"
+		"\"action\":\"refresh\"}}}]}");
+	assert_int_equal(items.items[0].action, PUBLISH_REFRESH);
+	assert_true(slice_equal(items.items[0].meta.sender, SLICE("ann")));
+	assert_true(slice_equal(items.items[0].meta.skip_users, SLICE("b,c")));
+	assert_true(slice_equal(items.items[0].meta.require_sub, SLICE("d")));
+	publish_items_end(&items);
+}
+
 static void wrong_ones(void **state)
 {
 	static const struct {
@@ -147,10 +179,22 @@ static void wrong_ones(void **state)
 		{MESSAGE("\"content-bin\":\"_-8=\""), "content-bin: invalid base64"},
 		{MESSAGE("\"content-bin\":\"/w==\",\"type\":\"text\""),
 			"content-bin: invalid UTF-8; expected it in a text"},
-		{MESSAGE("\"content\":\"x\",\"type\":\"ping\""),
-			"type: invalid value; expected text"},
-		{MESSAGE("\"action\":\"refresh\""),
-			"action: unknown value; expected send, close or"},
+		{MESSAGE("\"content\":\"x\",\"type\":\"close\""),
+			"type: invalid value; expected text, binary, ping or pong"},
+		{MESSAGE("\"type\":\"text\""), "no content; expected content or content-bin"},
+		{MESSAGE("\"type\":\"ping\",\"content\":\"" LONG_PING "\""),
+			"expected up to 125 bytes in a ping or pong"},
+		{MESSAGE("\"content\":\"x\",\"content-filters\":[\"skip-users\"]"),
+			"content-filters: not supported; expected none"},
+		{MESSAGE("\"content\":\"x\",\"content-filters\":\"a\""),
+			"content-filters: not supported; expected none"},
+		{"{\"items\":[{\"channel\":\"c\",\"meta\":1,\"formats\":{}}]}",
+			"items[0].meta: invalid type; expected an object"},
+		{"{\"items\":[{\"channel\":\"c\",\"meta\":{\"skip_users\":[]},\"formats\":{}}]}",
+			"items[0].meta: invalid sender, skip_users or require_sub; expected a "
+			"text"},
+		{MESSAGE("\"action\":\"reload\""),
+			"action: unknown value; expected send, close, refresh or"},
 		{MESSAGE("\"action\":1"), "action: invalid type; expected a text"},
 		{MESSAGE("\"action\":\"close\",\"code\":\"1000\""), "code: invalid value"},
 		{MESSAGE("\"action\":\"close\",\"code\":1005"),
@@ -193,6 +237,7 @@ int main(void)
 		cmocka_unit_test(closes),
 		cmocka_unit_test(nothing_to_send),
 		cmocka_unit_test(many),
+		cmocka_unit_test(pings_and_meta),
 		cmocka_unit_test(wrong_ones),
 		cmocka_unit_test(a_later_one),
 	};

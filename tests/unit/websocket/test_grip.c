@@ -66,8 +66,10 @@ static uint64_t publish_item(const struct publish_item *item)
 
 static uint64_t publish_text(const char *channel, const char *text)
 {
-	return publish_item(&(struct publish_item){
-		.channel = slice_of(channel), .action = PUBLISH_SEND, .content = slice_of(text)});
+	return publish_item(&(struct publish_item){.channel = slice_of(channel),
+		.action = PUBLISH_SEND,
+		.opcode = FRAME_TEXT,
+		.content = slice_of(text)});
 }
 
 static void subscribed_sockets_get_what_is_published(void **state)
@@ -164,13 +166,18 @@ static void a_published_close(void **state)
 	begin(&plain);
 	subscribe("room");
 	uint64_t subscriptions;
-	const struct publish_item items[] = {
-		{.channel = SLICE("room"), .action = PUBLISH_SEND, .content = SLICE("last")},
+	const struct publish_item items[] = {{.channel = SLICE("room"),
+						     .action = PUBLISH_SEND,
+						     .opcode = FRAME_TEXT,
+						     .content = SLICE("last")},
 		{.channel = SLICE("room"),
 			.action = PUBLISH_CLOSE,
 			.code = 4001,
 			.content = SLICE("bye")},
-		{.channel = SLICE("room"), .action = PUBLISH_SEND, .content = SLICE("too late")}};
+		{.channel = SLICE("room"),
+			.action = PUBLISH_SEND,
+			.opcode = FRAME_TEXT,
+			.content = SLICE("too late")}};
 	assert_int_equal(publish(publishing(), items, 3, &subscriptions), PUBLISH_DONE);
 	loop_wake(&o.stage->worker->loop);
 	opened_turn(&o);
@@ -180,6 +187,128 @@ static void a_published_close(void **state)
 	opened_client_closes(&o, 4001, "");
 	opened_server_closes(&o, 1001, "");
 	assert_false(opened_is_open(&o));
+	end();
+}
+
+/* ---- filters --------------------------------------------------------------------------------- */
+
+/* To a socket that is subscribed to `room` with these filters and to `other` without. */
+static bool gets(const char *filters, const char *user, struct grip_meta meta)
+{
+	char json[256];
+	bool got;
+
+	begin(&plain);
+	snprintf(json, sizeof(json), "{\"type\":\"set-meta\",\"name\":\"user\",\"value\":\"%s\"}",
+		user);
+	control(json);
+	snprintf(json, sizeof(json),
+		"{\"type\":\"subscribe\",\"channel\":\"room\",\"filters\":[%s]}", filters);
+	control(json);
+	subscribe("other");
+	publish_item(&(struct publish_item){.channel = SLICE("room"),
+		.action = PUBLISH_SEND,
+		.opcode = FRAME_TEXT,
+		.content = SLICE("x"),
+		.meta = meta});
+	got = strcmp(opened_to_client(&o), "text(x) ") == 0;
+	assert_int_equal(count_of(PUBLISH_DELIVERIES), got);
+	assert_int_equal(count_of(PUBLISH_CONTROLS_REFUSED), 0);
+	end();
+	return got;
+}
+
+#define SENDER(text) ((struct grip_meta){.sender = SLICE(text)})
+#define SKIPS(text)  ((struct grip_meta){.skip_users = SLICE(text)})
+#define NEEDS(text)  ((struct grip_meta){.require_sub = SLICE(text)})
+
+static void filters_keep_what_they_say(void **state)
+{
+	(void)state;
+	assert_false(gets("\"skip-self\"", "ann", SENDER("ann")));
+	assert_true(gets("\"skip-self\"", "ann", SENDER("anna")));
+	assert_true(gets("\"skip-self\"", "", SENDER("")));
+	assert_true(gets("", "ann", SENDER("ann")));
+	assert_true(gets("\"skip-self\"", "ann", SKIPS("ann")));
+	assert_false(gets("\"skip-users\"", "ann", SKIPS("ann")));
+	assert_false(gets("\"skip-users\"", "ann", SKIPS("bob, ann ,cid")));
+	assert_true(gets("\"skip-users\"", "ann", SKIPS("bob,anna,an,,")));
+	assert_true(gets("\"skip-users\"", "", SKIPS("bob,,")));
+	assert_false(gets("\"skip-self\",\"skip-users\"", "ann", SKIPS("ann")));
+	assert_true(gets("\"require-sub\"", "ann", NEEDS("other")));
+	assert_false(gets("\"require-sub\"", "ann", NEEDS("third")));
+	assert_true(gets("", "ann", NEEDS("third")));
+	assert_true(gets("\"require-sub\"", "ann", SENDER("ann")));
+}
+
+/* The last subscription to a channel says which. */
+static void filters_follow_the_subscription(void **state)
+{
+	(void)state;
+	begin(&plain);
+	control("{\"type\":\"set-meta\",\"name\":\"user\",\"value\":\"ann\"}");
+	control("{\"type\":\"subscribe\",\"channel\":\"room\",\"filters\":[\"skip-self\"]}");
+	subscribe("room");
+	assert_int_equal(count_of(PUBLISH_SUBSCRIPTIONS), 1);
+	publish_item(&(struct publish_item){.channel = SLICE("room"),
+		.action = PUBLISH_SEND,
+		.opcode = FRAME_TEXT,
+		.content = SLICE("x"),
+		.meta = SENDER("ann")});
+	assert_string_equal(opened_to_client(&o), "text(x) ");
+	end();
+}
+
+/* One that is not known would let messages through that its backend excludes. */
+static void unknown_filters_are_refused(void **state)
+{
+	static const char *const lists[] = {"[\"skip-self\",\"build-id\"]", "[\"var-subst\"]",
+		"[\"\"]", "[1]", "{}", "\"skip-self\""};
+
+	(void)state;
+	begin(&plain);
+	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		char json[128];
+		snprintf(json, sizeof(json),
+			"{\"type\":\"subscribe\",\"channel\":\"room\",\"filters\":%s}", lists[i]);
+		control(json);
+		assert_int_equal(count_of(PUBLISH_CONTROLS_REFUSED), i + 1);
+		assert_int_equal(count_of(PUBLISH_SUBSCRIPTIONS), 0);
+	}
+	end();
+}
+
+static void values_are_bounded(void **state)
+{
+	char json[1400], value[1025];
+
+	(void)state;
+	begin(&plain);
+	memset(value, 'v', 1024);
+	value[1024] = '\0';
+	for (unsigned i = 0; i < 5; i++) {
+		snprintf(json, sizeof(json),
+			"{\"type\":\"set-meta\",\"name\":\"n%u\",\"value\":\"%s\"}", i, value);
+		control(json);
+	}
+	assert_int_equal(count_of(PUBLISH_CONTROLS_REFUSED), 2); /* 4 kB */
+	control("{\"type\":\"set-meta\",\"name\":\"n0\"}");
+	control("{\"type\":\"set-meta\",\"name\":\"user\",\"value\":\"ann\"}");
+	assert_int_equal(count_of(PUBLISH_CONTROLS_REFUSED), 2);
+	assert_true(slice_equal(meta_find(&o.socket->grip.meta, SLICE("user")), SLICE("ann")));
+	end();
+}
+
+static void a_published_ping(void **state)
+{
+	(void)state;
+	begin(&plain);
+	subscribe("room");
+	publish_item(&(struct publish_item){.channel = SLICE("room"),
+		.action = PUBLISH_SEND,
+		.opcode = FRAME_PING,
+		.content = SLICE("p")});
+	assert_string_equal(opened_to_client(&o), "ping(p) ");
 	end();
 }
 
@@ -229,6 +358,20 @@ static void keep_alive_at_intervals(void **state)
 	end();
 }
 
+static void keep_alive_by_pings(void **state)
+{
+	(void)state;
+	begin(&plain);
+	control("{\"type\":\"keep-alive\",\"message-type\":\"ping\",\"timeout\":10}");
+	for (unsigned i = 0; i < 2; i++) {
+		opened_client(&o, FRAME_PONG, "");
+		opened_pass(&o);
+		opened_turn(&o);
+		assert_string_equal(opened_to_client(&o), "ping() ");
+	}
+	end();
+}
+
 /* ---- the signature --------------------------------------------------------------------------- */
 
 static void without_a_key_there_is_no_signature(void **state)
@@ -275,8 +418,14 @@ int main(void)
 		cmocka_unit_test(bounds_refuse_and_count),
 		cmocka_unit_test(detached),
 		cmocka_unit_test(a_published_close),
+		cmocka_unit_test(filters_keep_what_they_say),
+		cmocka_unit_test(filters_follow_the_subscription),
+		cmocka_unit_test(unknown_filters_are_refused),
+		cmocka_unit_test(values_are_bounded),
+		cmocka_unit_test(a_published_ping),
 		cmocka_unit_test(keep_alive_when_idle),
 		cmocka_unit_test(keep_alive_at_intervals),
+		cmocka_unit_test(keep_alive_by_pings),
 		cmocka_unit_test(without_a_key_there_is_no_signature),
 		cmocka_unit_test(the_signature),
 	};

@@ -85,7 +85,8 @@ static void wrong_ones(void **state)
 		{"{\"type\":\"subscribe\",\"channel\":\"\xff\"}", "invalid JSON"},
 		{"{}", "invalid \"type\"; expected a text"},
 		{"{\"type\":1}", "invalid \"type\"; expected a text"},
-		{"{\"type\":\"join\"}", "expected subscribe, unsubscribe, detach or keep-alive"},
+		{"{\"type\":\"join\"}",
+			"expected subscribe, unsubscribe, detach, keep-alive or set-meta"},
 		{"{\"type\":\"subscribe\"}", channel},
 		{"{\"type\":\"subscribe\",\"channel\":\"\"}", channel},
 		{"{\"type\":\"subscribe\",\"channel\":null}", channel},
@@ -95,8 +96,11 @@ static void wrong_ones(void **state)
 		{"{\"type\":\"keep-alive\",\"content-bin\":[]}", "expected base64"},
 		{"{\"type\":\"keep-alive\",\"content-bin\":\"/w==\",\"message-type\":\"text\"}",
 			"expected UTF-8"},
-		{"{\"type\":\"keep-alive\",\"content\":\"a\",\"message-type\":\"ping\"}",
-			"expected \"text\" or \"binary\""},
+		{"{\"type\":\"keep-alive\",\"content\":\"a\",\"message-type\":\"close\"}",
+			"\"text\", \"binary\", \"ping\" or \"pong\""},
+		{"{\"type\":\"set-meta\"}", "invalid \"name\""},
+		{"{\"type\":\"set-meta\",\"name\":\"\"}", "expected a text of 1 to 256 bytes"},
+		{"{\"type\":\"set-meta\",\"name\":\"n\",\"value\":1}", "invalid \"value\""},
 		{"{\"type\":\"keep-alive\",\"content\":\"a\",\"timeout\":0}", "1 to 86400"},
 		{"{\"type\":\"keep-alive\",\"content\":\"a\",\"timeout\":86401}", "1 to 86400"},
 		{"{\"type\":\"keep-alive\",\"content\":\"a\",\"timeout\":\"5\"}", "1 to 86400"},
@@ -129,19 +133,50 @@ static void keep_alives(void **state)
 	(void)state;
 	assert_good("{\"type\":\"keep-alive\",\"content\":\"ping\"}", GRIP_KEEP_ALIVE, "ping");
 	assert_true(control.has_content);
-	assert_false(control.is_binary || control.is_interval);
+	assert_false(control.opcode != FRAME_TEXT || control.is_interval);
 	assert_int_equal(control.timeout_s, GRIP_KEEP_ALIVE_DEFAULT_S);
 	assert_good("{\"type\":\"keep-alive\",\"content-bin\":\"AQI=\",\"timeout\":7,"
 		    "\"mode\":\"interval\"}",
 		GRIP_KEEP_ALIVE, "\x01\x02");
-	assert_true(control.has_content && control.is_binary && control.is_interval);
+	assert_true(control.has_content && control.opcode == FRAME_BINARY && control.is_interval);
 	assert_int_equal(control.timeout_s, 7);
 	assert_good("{\"type\":\"keep-alive\",\"content\":\"b\",\"message-type\":\"binary\","
 		    "\"mode\":\"idle\"}",
 		GRIP_KEEP_ALIVE, "b");
-	assert_true(control.is_binary && !control.is_interval);
+	assert_true(control.opcode == FRAME_BINARY && !control.is_interval);
 	assert_good("{\"type\":\"keep-alive\"}", GRIP_KEEP_ALIVE, "");
 	assert_false(control.has_content);
+	assert_good("{\"type\":\"keep-alive\",\"message-type\":\"ping\"}", GRIP_KEEP_ALIVE, "");
+	assert_true(control.has_content && control.opcode == FRAME_PING);
+	assert_good("{\"type\":\"keep-alive\",\"message-type\":\"pong\",\"content\":\"x\"}",
+		GRIP_KEEP_ALIVE, "x");
+	assert_int_equal(control.opcode, FRAME_PONG);
+}
+
+/* A frame of control has at most 125 bytes. */
+static void long_pings(void **state)
+{
+	char json[300];
+
+	(void)state;
+	for (int len = 125; len <= 126; len++) {
+		snprintf(json, sizeof(json),
+			"{\"type\":\"keep-alive\",\"message-type\":\"ping\",\"content\":\"%0*d\"}",
+			len, 0);
+		const char *wrong = parse(json);
+		assert_int_equal(wrong == NULL, len == 125);
+		assert_true(!wrong || strstr(wrong, "up to 125 bytes"));
+	}
+}
+
+static void values(void **state)
+{
+	(void)state;
+	assert_good("{\"type\":\"set-meta\",\"name\":\"user\",\"value\":\"ann\"}", GRIP_SET_META,
+		"ann");
+	assert_int_equal(control.name_bytes, 4);
+	assert_memory_equal(control.name, "user", 4);
+	assert_good("{\"type\":\"set-meta\",\"name\":\"user\"}", GRIP_SET_META, "");
 }
 
 int main(void)
@@ -153,6 +188,8 @@ int main(void)
 		cmocka_unit_test(wrong_ones),
 		cmocka_unit_test(long_ones),
 		cmocka_unit_test(keep_alives),
+		cmocka_unit_test(long_pings),
+		cmocka_unit_test(values),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,8 +129,10 @@ static void turns(unsigned count)
 
 static struct publish_item text_to(const char *channel, const char *text)
 {
-	return (struct publish_item){
-		.channel = slice_of(channel), .action = PUBLISH_SEND, .content = slice_of(text)};
+	return (struct publish_item){.channel = slice_of(channel),
+		.action = PUBLISH_SEND,
+		.opcode = FRAME_TEXT,
+		.content = slice_of(text)};
 }
 
 static uint64_t publish_all(const struct publish_item *items, size_t count)
@@ -185,7 +187,7 @@ static void kinds_of_items(void **state)
 			.content = SLICE("why")}};
 
 	(void)state;
-	items[1].is_binary = true;
+	items[1].opcode = FRAME_BINARY;
 	items[2].action = PUBLISH_NOTHING;
 	listen_to(&a, "x");
 	assert_int_equal(publish_all(items, 4), 3);
