@@ -126,21 +126,34 @@ static void read_cost(struct exchange *x)
 	x->answer.cost = cost;
 }
 
-/* The client is gone. A write is followed to its response's head, so that what must come after it
- * does, and on to its end as long as that is near. A read that nobody will see is cut, unless that
- * ends its session's login and its end is near. Near is FOLLOW_BYTES, and the upstream's
- * idle_timeout (respond_await_more). */
+/* Does it hold something that bounds what its server works on at once? */
+static bool holds_place(const struct exchange *x)
+{
+	const struct conf_sessions *sessions = &x->route->sessions;
+
+	if (x->gate.receipt.in_flight != 0)
+		return true;
+	return x->turn.in_queue &&
+	       (sessions->ordering == CONF_ORDERING_STRICT || sessions->in_flight > 0 ||
+		       upstream_bounds_requests(x->upstream));
+}
+
+/* The client is gone. A write is followed to its response's end, so that what must come after it
+ * does. So is a read that holds a place, as its server works on, whatever becomes of the
+ * connection, and one that may end its session's login and whose end is known. Not one that
+ * lasts for as long as its client likes, nor one at another node, which sees that its client has
+ * left. Each at most for FOLLOW_BYTES, and for the upstream's idle_timeout (respond_await_more). */
 static bool is_worth_following(const struct exchange *x)
 {
-	bool head_known = x->state != EXCHANGE_FORWARDING;
-	bool is_write = !http_method_is_safe(x->request.method);
-
-	if (!is_write && !exchange_has_affinity(x))
+	if (!http_method_is_safe(x->request.method))
+		return true;
+	if (x->attempt.endless)
 		return false;
-	return !head_known || x->response_framing.body == HTTP_BODY_NONE ||
-	       (x->response_framing.body == HTTP_BODY_LENGTH &&
-		       x->down.decoder.left <= FOLLOW_BYTES) ||
-	       (x->response_framing.body != HTTP_BODY_LENGTH && is_write);
+	if (!exchange_is_elsewhere(x) && holds_place(x))
+		return true;
+	return exchange_has_affinity(x) &&
+	       (x->state == EXCHANGE_FORWARDING || x->response_framing.body == HTTP_BODY_NONE ||
+		       x->response_framing.body == HTTP_BODY_LENGTH);
 }
 
 /* Its body comes down. */
@@ -211,12 +224,25 @@ static bool request_has_left(const struct exchange *x)
 /* 101. */
 static __attribute__((noinline)) void respond_switched(struct exchange *x)
 {
-	if (x->framing.upgrade && request_has_left(x) && x->response_framing.upgrade && x->client &&
-		http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades) &&
-		(!opens_socket(x) || x->worker->switched->agree(x)))
+	if (!x->client)
+		exchange_end(x); /* its client has left meanwhile */
+	else if (x->framing.upgrade && request_has_left(x) && x->response_framing.upgrade &&
+		 http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades) &&
+		 (!opens_socket(x) || x->worker->switched->agree(x)))
 		begin_tunnel(x);
 	else
 		bad_gateway(x, "101 without a request for it");
+}
+
+/* An event stream lasts for as long as its client likes, who may have left. */
+static bool begin_events(struct exchange *x)
+{
+	if (x->client)
+		return endless_begin(x);
+	if (!http_method_is_safe(x->request.method))
+		return true;
+	exchange_end(x);
+	return false;
 }
 
 void respond_to_head(struct exchange *x)
@@ -248,7 +274,7 @@ void respond_to_head(struct exchange *x)
 		read_cost(x);
 	if (x->tunnel.gateway && collect_begin(x))
 		return;
-	if (x->client && endless_is_events(x) && !endless_begin(x))
+	if (endless_is_events(x) && !begin_events(x))
 		return;
 	if ((x->framing.upgrade || exchange_opens_gateway(x)) && x->client &&
 		exchange_has_request(x)) {

@@ -55,6 +55,15 @@ void upstream_commit(struct upstream *upstream);
  * closed by then. Any thread. NULL is ignored. */
 void upstream_free(struct upstream *upstream);
 
+/* Is there a bound on the requests that are at the upstream, or at one of its servers, at once? */
+static inline bool upstream_bounds_requests(const struct upstream *upstream)
+{
+	const struct run_queue_config *bounds = &upstream->bounds;
+
+	return bounds->max_in_flight > 0 || bounds->adaptive || bounds->takes_slots ||
+	       bounds->capacity != NULL;
+}
+
 /* The upstream's server of that state, or NULL. */
 struct server *upstream_server_of(
 	const struct upstream *upstream, const struct server_state *state);

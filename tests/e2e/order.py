@@ -299,14 +299,14 @@ def followed(t):
       workers=[1])
 def left_behind(t):
     held = Held(t)
-    sluice = t.sluice(to(held.origin, upstream="max_in_flight = 2", route=ROUTE.format("none")))
+    sluice = t.sluice(to(held.origin, upstream="max_in_flight = 3", route=ROUTE.format("none")))
     client = t.client(sluice)
     barrier = Barrier(t, sluice, [client])
     client.send(request_bytes("/slow") + request_bytes("/write", "POST"))
     held.here("/slow")
     barrier.passed_by(client)
     leave(sluice, client, "reset")
-    # Both places are free: the read was cut, the write had none.
+    # Two places are free: the read keeps its own, the write had none.
     clients = [t.client(sluice) for _ in range(2)]
     for number, one in enumerate(clients):
         ask(one, f"GET /{number}")

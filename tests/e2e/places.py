@@ -6,6 +6,8 @@ from lib.admin import with_admin
 from lib.process import DEADLINE_SECONDS, until
 from lib.sluice import to
 from lib.tap import equal, main, test
+from lib.wire import Ended
+from lib.workers import leave
 
 MANY = 8
 
@@ -247,6 +249,106 @@ def endless(t):
     for thread in threads:
         thread.join(DEADLINE_SECONDS)
     equal(found, {("/x", 200): 500, ("/events", 200): 200, ("/socket", 101): 100})
+
+
+# ---- clients that leave ------------------------------------------------------------------------
+
+def many_that_leave(t, sluice, server, places, fields=()):
+    """Clients that ask and leave as soon as the server works for them, or not at all: how many does it have at once?"""
+    for number in range(MANY):
+        client = t.client(sluice)
+        client.request(f"/{number}", fields=fields)
+        if number < places:
+            server.has(number + 1)
+        leave(sluice, client, "reset" if number % 2 else "close")
+    stays = t.client(sluice)
+    stays.request("/stays", fields=fields)
+    return stays
+
+
+@test("clients that leave give no place at the server to others: a request waits until the server has answered theirs")
+def left(t):
+    for upstream, own in (("max_in_flight = 2\n", ""), ("", " max_in_flight=2"), ("max_in_flight = auto\n"
+                          "max_in_flight_floor = 1\nmax_in_flight_ceiling = 2\n", " max_in_flight=2")):
+        server = Server(t)
+        sluice, admin = with_admin(t, to(f"{server}{own}", upstream=upstream))
+        stays = many_that_leave(t, sluice, server, 2 if "auto" not in upstream else 1)
+        wait_queued(admin, 1)
+        server.go.set()
+        equal(stays.response().status, 200, upstream + own)
+        equal(server.most, 2 if "auto" not in upstream else 1, upstream + own)
+
+
+@test("clients that leave give no place of a concurrency limit to others before the server has answered")
+def left_concurrency(t):
+    server = Server(t)
+    sluice = t.sluice(to(server, route="limits = few\n") + "[limit few]\nkey = ip\nconcurrency = 2\n")
+    equal(many_that_leave(t, sluice, server, 2).response().status, 429)
+    server.go.set()
+    server.has(0)
+    until(lambda: t.client(sluice).ask("/").status == 200, "a free place")
+    equal(server.most, 2)
+
+
+@test("ordering = strict, session_in_flight = 1: a write waits for the answer to a read whose client has left")
+def left_order(t):
+    for route in ("ordering = strict\n", "ordering = none\nsession_in_flight = 1\n"):
+        server, fields = Server(t), [("X-Api-Key", "one")]
+        sluice, admin = with_admin(t, to(server, route=f"session = header:X-Api-Key\n{route}"))
+        reader, writer = t.client(sluice), t.client(sluice)
+        reader.request("/read", fields=fields)
+        server.has(1)
+        leave(sluice, reader, "reset")
+        writer.request("/write", "POST", fields, b"x")
+        until(lambda: admin.json("/api/v1/status")[1]["queue"]["queued"] == 1, "the write waits")
+        server.go.set()
+        equal(writer.response().status, 200, route)
+        equal(server.most, 1, route)
+
+
+@test("a place whose client has left is free at the first_byte_timeout, and when the server closes")
+def left_bounds(t):
+    server = Server(t)
+    sluice = t.sluice(to(f"{server} max_in_flight=1", upstream="first_byte_timeout = 300ms\nmax_fails = 0\n"))
+    gone, stays = t.client(sluice), t.client(sluice)
+    gone.request("/")
+    server.has(1)
+    leave(sluice, gone)
+    stays.request("/")
+    server.has(2)  # the first one's time is over
+    server.origin.requests[1].reset()
+    equal(stays.response().status, 502)
+    server.go.set()
+    equal(t.client(sluice).ask("/").status, 200)
+
+
+@test("a long response whose client has left is read for a megabyte, then cut; an event stream is cut at once")
+def left_bytes(t):
+    cut = {"/long": t.event(), "/events": t.event()}
+
+    def serve(x):
+        x.read_body()
+        kind = b"text/event-stream" if x.request.target == "/events" else b"text/plain"
+        x.send(b"HTTP/1.1 200 OK\r\nContent-Type: " + kind + b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try:
+            while True:
+                x.send(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+                if x.request.target == "/events":
+                    x.stream.read_to_end()
+                    break
+        except Ended:
+            pass
+        cut[x.request.target].set()
+        x.close()
+
+    origin = t.origin(serve)
+    sluice = t.sluice(to(f"{origin} max_in_flight=1", route="response_buffering = off\n"))
+    for target in ("/events", "/long"):
+        client = t.client(sluice, receive_buffer=4096)
+        client.request(target)
+        client.read_head()
+        leave(sluice, client, "reset")
+        equal(cut[target].wait(DEADLINE_SECONDS), True, target)
 
 
 main()

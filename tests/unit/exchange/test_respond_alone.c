@@ -84,34 +84,77 @@ static enum ending ending(
 
 #define SHORT "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
 #define PART  "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na"
-#define NEAR  "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n"
 #define LONG  "HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n"
 
-static void a_write_is_followed_and_a_read_is_not(void **state)
+#define CHUNKED "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"
+#define EVENTS                                                                                     \
+	"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"                                   \
+	"Transfer-Encoding: chunked\r\n\r\n3\r\n:a\n\r\n"
+
+static void a_write_is_followed_and_a_free_read_is_not(void **state)
 {
 	const struct stage_conf affinity = {.route = "upstream_affinity = session"};
 
 	(void)state;
 	assert_int_equal(FOLLOWED, ending(&plain, POST, "", SHORT));
 	assert_int_equal(FOLLOWED, ending(&plain, POST, PART, "bc"));
+	assert_int_equal(FOLLOWED, ending(&plain, POST, CHUNKED, "0\r\n\r\n"));
 	assert_int_equal(CUT, ending(&plain, GET, "", SHORT));
 	assert_int_equal(CUT, ending(&plain, GET, PART, "bc"));
-	assert_int_equal(CUT, ending(&plain, POST, "", LONG));
-	assert_int_equal(CUT, ending(&plain, POST, LONG, ""));
-	assert_int_equal(GOES_ON, ending(&plain, POST, "", NEAR));
-	assert_int_equal(GOES_ON, ending(&plain, POST, NEAR, ""));
+	assert_int_equal(GOES_ON, ending(&plain, POST, "", LONG));
+	assert_int_equal(GOES_ON, ending(&plain, POST, LONG, ""));
 	/* A read that may end its session's login. */
 	assert_int_equal(FOLLOWED, ending(&affinity, GET, PART, "bc"));
-	assert_int_equal(CUT, ending(&affinity, GET, LONG, ""));
-	/* One without a length: a write's end may be near. */
-	assert_int_equal(
-		FOLLOWED, ending(&plain, POST,
-				  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
-				  "0\r\n\r\n"));
-	assert_int_equal(
-		CUT, ending(&affinity, GET,
-			     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
-			     "0\r\n\r\n"));
+	assert_int_equal(CUT, ending(&affinity, GET, CHUNKED, "0\r\n\r\n"));
+}
+
+/* Its server works on, and whatever is bounded counts it until the end. */
+static void a_read_that_holds_a_place_is_followed(void **state)
+{
+	static const struct stage_conf bounds[] = {
+		{.upstream = "max_in_flight = 4"},
+		{.upstream = "max_in_flight = auto"},
+		{.upstream = "server = 127.0.0.1:9 max_in_flight=3\n"},
+		{.route = "ordering = strict"},
+		{.route = "session_in_flight = 2"},
+		{.more = "[limit own]\nconcurrency = 2\n", .route = "limits = own"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+		print_message("# %s%s\n", bounds[i].upstream ? bounds[i].upstream : "",
+			bounds[i].route ? bounds[i].route : "");
+		assert_int_equal(FOLLOWED, ending(&bounds[i], GET, "", SHORT));
+		assert_int_equal(FOLLOWED, ending(&bounds[i], GET, PART, "bc"));
+		assert_int_equal(FOLLOWED, ending(&bounds[i], GET, CHUNKED, "0\r\n\r\n"));
+		assert_int_equal(GOES_ON, ending(&bounds[i], GET, "", ""));
+		assert_int_equal(GOES_ON, ending(&bounds[i], GET, CHUNKED, ""));
+		assert_int_equal(GOES_ON, ending(&bounds[i], GET, LONG, ""));
+		/* What lasts for as long as its client likes ends with it. */
+		assert_int_equal(CUT, ending(&bounds[i], GET, EVENTS, ""));
+		assert_int_equal(CUT, ending(&bounds[i], GET, "", EVENTS));
+	}
+	const struct stage_conf paced = {.upstream = "pace = 9 per 1s", .route = "ordering = none"};
+	assert_int_equal(CUT, ending(&paced, GET, "", SHORT));
+}
+
+/* The switch that it asked for is to nobody's use, and no fault of the server's. */
+static void an_upgrade_without_a_client_ends(void **state)
+{
+	const struct stage_conf conf = {
+		.route = "upgrade = websocket", .upstream = "max_in_flight = 1\nmax_fails = 1"};
+	struct stage *stage = stage_begin(&conf);
+	struct exchange *x = flight_begin(stage, UPGRADE);
+
+	(void)state;
+	client_close(&stage->client.client, "left");
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	stage_server_sends(
+		stage, 0, "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+	assert_int_equal(x->state, EXCHANGE_ENDED);
+	assert_int_equal(flight_server(stage)->fails, 0);
+	assert_int_equal(flight_server(stage)->in_flight, 0);
+	stage_end(stage);
 }
 
 static void what_is_followed_has_bounds(void **state)
@@ -173,7 +216,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_switch_before_the_request_has_left_is_none),
 		cmocka_unit_test(a_refused_upgrade_is_a_request),
-		cmocka_unit_test(a_write_is_followed_and_a_read_is_not),
+		cmocka_unit_test(a_write_is_followed_and_a_free_read_is_not),
+		cmocka_unit_test(a_read_that_holds_a_place_is_followed),
+		cmocka_unit_test(an_upgrade_without_a_client_ends),
 		cmocka_unit_test(what_is_followed_has_bounds),
 		cmocka_unit_test(at_the_end_of_all_nothing_is_followed),
 		cmocka_unit_test(a_held_interim_response_holds_no_orphan),
