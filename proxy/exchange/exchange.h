@@ -139,9 +139,14 @@ struct exchange_answer {
 	uint64_t reply_bytes;    /* its body's */
 };
 
-/* For the log, monotonic; 0: did not happen. */
+/* Monotonic; 0: did not happen. */
 struct exchange_times {
 	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
+
+	/* How long its server took: */
+	uint64_t sent_ns;        /* all of the request had left; 0: not yet */
+	uint64_t client_from_ns; /* the server waits for the client to read on; 0: it does not */
+	uint64_t client_ns;      /* so long it has waited for that */
 };
 
 /* Behind a 101. */

@@ -350,17 +350,14 @@ void find_server_connect_failed(struct exchange *x, const char *why, int error, 
 
 	blame(x, fault, why);
 	exchange_drop_connection(x);
-	if (!x->client) {
-		x->turn.ticket.failed = true;
+	if (!x->client)
 		exchange_end(x);
-	} else if (fault == CONNECT_LOCAL) {
+	else if (fault == CONNECT_LOCAL)
 		exchange_reply(x, 503, why, 1000);
-	} else if (may_try_another(x)) {
+	else if (may_try_another(x))
 		find_server(x, false);
-	} else {
-		x->turn.ticket.failed = true;
+	else
 		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
-	}
 }
 
 static void connected(struct exchange *x, int error)

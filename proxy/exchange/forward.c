@@ -89,7 +89,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		if (!has_other_addresses(x))
 			x->attempt.tried |= 1ULL << x->server->index;
 	}
-	x->turn.ticket.failed = true;
+	x->turn.ticket.failed = !stale && x->client != NULL;
 	exchange_drop_connection(x);
 	if (!x->client) {
 		exchange_end(x);
@@ -98,7 +98,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		worker_count(worker, STATS_RETRIES);
 		x->attempt.request_started = x->interim.held = false;
 		x->turn.ticket.failed = false;
-		x->times.first_byte_ns = 0;
+		x->times.first_byte_ns = x->times.sent_ns = 0;
 		exchange_enter(x, EXCHANGE_CONNECTING);
 		turn_doubt(x);
 		find_server(x, stale);
@@ -129,6 +129,7 @@ void forward_timeout(struct exchange *x)
 		}
 		server_note_failure(
 			x->server, x->connection, "idle timeout", worker_now_ms(x->worker));
+		x->turn.ticket.failed = true;
 		if (x->tunnel.collects)
 			exchange_reply(x, 504, "idle timeout", HTTP_PROBLEM_NO_RETRY);
 		else
@@ -185,6 +186,7 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 	switch (result) {
 	case PUMP_DONE:
 		exchange_stop_sending(x);
+		x->times.sent_ns = worker_now_ns(x->worker);
 		if (!exchange_has_request(x)) {
 			exchange_request_read(x);
 			if (x->client)

@@ -300,11 +300,23 @@ static bool is_all_confirmed(const struct exchange *x)
 	return is_short(x) || !parting_is_due(server_stream(x->connection), &x->owner.use);
 }
 
+/* For max_in_flight = auto: its server's time, without that of its client. One whose client has
+ * left shows nothing: how long such requests are is up to those who send and cut them. */
+static void note_latency(struct exchange *x)
+{
+	uint64_t now_ns = worker_now_ns(x->worker);
+	uint64_t since_ns = x->times.sent_ns + x->times.client_ns;
+
+	if (x->client && x->times.sent_ns != 0 && x->turn.in_queue)
+		x->turn.ticket.latency_ns = now_ns > since_ns ? now_ns - since_ns : 1;
+}
+
 void respond_release_server(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
 
 	if (connection) {
+		note_latency(x);
 		/* When the client still borrows the last block, it takes that over. */
 		bool borrows = x->client && x->client->out.body.len > 0 && !x->tunnel.collects;
 		bool clean = server_finish(connection, borrows ? &x->client->out.kept : NULL) &&
@@ -350,6 +362,8 @@ static void await_client(struct exchange *x)
 {
 	if (!x->connection)
 		return;
+	if (x->times.client_from_ns == 0)
+		x->times.client_from_ns = worker_now_ns(x->worker);
 	if (!x->down.store || x->down.spills) {
 		server_await_nothing(x->connection);
 		return;
@@ -396,6 +410,10 @@ void respond_run(struct exchange *x)
 		collect_run(x);
 		return;
 	}
+	if (x->times.client_from_ns != 0) {
+		x->times.client_ns += worker_now_ns(x->worker) - x->times.client_from_ns;
+		x->times.client_from_ns = 0;
+	}
 	/* The last of the body is here: before the client takes it, others may go. */
 	if (x->down.decoder.decoded)
 		received(x);
@@ -428,7 +446,8 @@ void respond_run(struct exchange *x)
 	case PUMP_SOURCE_ENDED:
 	case PUMP_SOURCE_BROKEN:
 		/* The head is out: only a cut tells the client that this is not all. */
-		x->turn.ticket.failed = true;
+		x->turn.ticket.failed = x->client != NULL && (result == PUMP_SOURCE_ENDED ||
+								     result == PUMP_SOURCE_BROKEN);
 		account_upstream_failure(x);
 		server_note_failure(
 			x->server, x->connection, "response cut short", worker_now_ms(x->worker));

@@ -48,7 +48,7 @@ void ticket_give_place(struct ticket *ticket, struct outbox *outbox, uint64_t no
 	if (!ticket->placed)
 		return;
 	ticket->placed = false;
-	if (line_return_place(ticket, 0, now_ns))
+	if (line_return_place(ticket, false, now_ns))
 		outbox_serve(outbox, ticket->run_queue);
 }
 
@@ -104,12 +104,8 @@ void session_complete(struct shard *shard, struct session *session, struct ticke
 	if (!detached)
 		session_note_drain(session, now_ns);
 	if (ticket->placed) {
-		/* One whose GO never arrived says nothing about the upstream. */
-		uint64_t latency_ns = ticket->started_ns != 0 && now_ns > ticket->started_ns
-					      ? now_ns - ticket->started_ns
-					      : 0;
 		ticket->placed = false;
-		if (line_return_place(ticket, latency_ns, now_ns))
+		if (line_return_place(ticket, true, now_ns))
 			outbox_serve(outbox, ticket->run_queue);
 	}
 }

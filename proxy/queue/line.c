@@ -228,15 +228,15 @@ enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
 	return offer;
 }
 
-bool line_return_place(const struct ticket *ticket, uint64_t latency_ns, uint64_t now_ns)
+bool line_return_place(const struct ticket *ticket, bool over, uint64_t now_ns)
 {
 	struct run_queue *run_queue = ticket->run_queue;
 	bool serve;
 
 	pthread_mutex_lock(&run_queue->lock);
-	if (run_queue->config.adaptive && latency_ns != 0) {
-		adapt_sample(&run_queue->adapt, latency_ns, ticket->failed, run_queue->in_flight,
-			now_ns);
+	if (run_queue->config.adaptive && over && (ticket->latency_ns != 0 || ticket->failed)) {
+		adapt_sample(&run_queue->adapt, ticket->latency_ns, ticket->failed,
+			run_queue->in_flight, now_ns);
 		run_queue->limit = adapt_limit(&run_queue->adapt);
 	}
 	give_place(run_queue, ticket->era);

@@ -128,9 +128,9 @@ bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone
  * the worker that serves finds that out. Shard's mutex held. */
 bool line_leave(struct run_queue *run_queue, struct session *session);
 
-/* The ticket's place is given back; with a sample for the adaptive bound if latency_ns is not 0.
- * Returns whether the line must be served. */
-bool line_return_place(const struct ticket *ticket, uint64_t latency_ns, uint64_t now_ns);
+/* The ticket's place is given back. The adaptive bound learns from an exchange that is over, if
+ * that shows something. Returns whether the line must be served. */
+bool line_return_place(const struct ticket *ticket, bool over, uint64_t now_ns);
 
 /* The capacity is asked for again. Returns whether the line must be served. With the run queue's
  * lock. */

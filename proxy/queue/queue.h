@@ -111,7 +111,7 @@ struct ticket {
 	uint16_t weight; /* share of the upstream against other sessions, 1..QUEUE_MAX_WEIGHT */
 	uint8_t lane;    /* enum queue_lane */
 	bool unsafe;     /* an unsafe method: a write */
-	bool failed;     /* set before queue_done: timeout or overload, for the adaptive bound */
+	bool failed;     /* set before queue_done: the upstream failed it, for the adaptive bound */
 	bool unordered;  /* its client is not known: as if the policy were NONE */
 	bool unready;    /* takes its turn in the order, but no place before queue_ready */
 	bool bounded;   /* unready, and the bounds of those that wait hold at queue_ready as well */
@@ -120,6 +120,9 @@ struct ticket {
 	 * ahead of all others that wait in its lane, and beyond all bounds, as it was in the queue
 	 * before. NULL: behind all. Read by queue_enter only. */
 	const struct ticket *behind;
+	/* Set before queue_done: how long the upstream took for it, for the adaptive bound. 0: the
+	 * exchange does not show that. */
+	uint64_t latency_ns;
 
 	uint8_t verdict; /* enum queue_verdict, once dispatch() was called; see queue_arrive */
 	uint32_t retry_after_ms; /* with FULL_*, CLOSED, SHED: when to come back, at least 1 */

@@ -1,11 +1,12 @@
 """Places at servers: a bound counts the servers in service, what finds no place waits for one, and a place is kept for
 as long as its server works."""
 import threading
+import time
 
 from lib.admin import with_admin
 from lib.process import DEADLINE_SECONDS, until
 from lib.sluice import to
-from lib.tap import equal, main, test
+from lib.tap import equal, main, test, true
 from lib.wire import Ended
 from lib.workers import leave
 
@@ -349,6 +350,68 @@ def left_bytes(t):
         client.read_head()
         leave(sluice, client, "reset")
         equal(cut[target].wait(DEADLINE_SECONDS), True, target)
+
+
+# ---- max_in_flight = auto ----------------------------------------------------------------------
+
+AUTO = "max_in_flight = auto\nmax_in_flight_floor = 1\nmax_in_flight_ceiling = 200\nretries = 0\n"
+
+
+class Load:
+    """Clients that ask one request after the other, until the test ends."""
+
+    def __init__(self, t, sluice, count):
+        self.ends = t.event()
+        self.threads = [threading.Thread(target=self.ask, args=(t.client(sluice),), daemon=True) for _ in range(count)]
+        for thread in self.threads:
+            thread.start()
+        t.defer(self.end)
+
+    def ask(self, client):
+        while not self.ends.is_set():
+            client.ask("/")
+
+    def end(self):
+        self.ends.set()
+        for thread in self.threads:
+            thread.join(DEADLINE_SECONDS)
+
+
+def bound(admin):
+    return admin.json("/api/v1/upstreams")[1]["upstreams"][0]["max_in_flight"]
+
+
+@test("max_in_flight = auto: clients that reset at once, and a server that refuses connections for a second, do not lower "
+      "it", workers=[2])
+def auto(t):
+    def serve(x):
+        x.read_body()
+        time.sleep(0.05)
+        x.reply(200)
+
+    origin = t.origin(serve)
+    sluice, admin = with_admin(t, to(origin, upstream=AUTO))
+    load = Load(t, sluice, 30)
+    until(lambda: bound(admin) >= 24, "a bound that has grown", pause=0.05)
+    before = bound(admin)
+    least, until_time = before, time.monotonic() + 4
+    while time.monotonic() < until_time:
+        clients = [t.client(sluice) for _ in range(60)]
+        for client in clients:
+            client.request("/")
+            client.reset()
+        least = min(least, bound(admin))
+        time.sleep(0.1)
+    # A look at the latency without a queue halves it for a moment.
+    t.note(f"{before}, then at least {least} beside clients that reset")
+    true(least >= before // 4, f"it fell from {before} to {least} by clients that reset")
+    load.end()
+    before = bound(admin)
+    origin.refuse()
+    client, until_time = t.client(sluice), time.monotonic() + 1
+    while time.monotonic() < until_time:
+        equal(client.ask("/").status, 502)
+    true(bound(admin) >= before // 2, f"it fell from {before} to {bound(admin)} by refused connections")
 
 
 main()

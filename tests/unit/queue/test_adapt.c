@@ -153,6 +153,31 @@ static void the_run_queue_applies_it(void **state)
 	world_close(&world);
 }
 
+/* Short ones that say nothing would show a latency that no request can have, and long ones one that
+ * all have. */
+static void what_shows_nothing_is_not_learnt(void **state)
+{
+	struct world world;
+	struct run_queue_counts counts;
+	struct job job;
+
+	(void)state;
+	world_open_with(&world, QUEUE_NONE, NULL,
+		&(struct run_queue_config){.adaptive = true,
+			.max_in_flight = 40,
+			.adaptive_min = 2,
+			.adaptive_max = 100});
+	for (unsigned i = 0; i < 5000; i++) {
+		job_init(&job, i, i, 'r');
+		assert_int_equal(world_enter(&world, &job), QUEUE_GO);
+		world.now_ns += i % 2 ? MS : 500 * MS;
+		world_done(&world, &job);
+	}
+	run_queue_count(world.upstream, &counts);
+	assert_int_equal(counts.max_in_flight, 40);
+	world_close(&world);
+}
+
 UNIT_SUITE(test_adapt)
 {
 	const struct CMUnitTest tests[] = {
@@ -161,6 +186,7 @@ UNIT_SUITE(test_adapt)
 		cmocka_unit_test(what_is_not_used_is_not_raised),
 		cmocka_unit_test(failures_back_off_within_the_bounds),
 		cmocka_unit_test(the_run_queue_applies_it),
+		cmocka_unit_test(what_shows_nothing_is_not_learnt),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
