@@ -371,6 +371,13 @@ void throttle_refund_all(
 bool throttle_explain(struct throttle_table *table, uint32_t limit, struct throttle_key caller,
 	uint64_t now_ns, struct throttle_outcome *outcome);
 
+/* The wait until charges of one unit each, of this sum, were admitted one after another, if the
+ * caller is charged nothing else meanwhile: for who waits behind others, with their costs in
+ * `cost`, which may be above the quota. Exact; with precision, up to a quantum too short for each
+ * time that the quota is in it. Takes nothing. */
+uint64_t throttle_wait(struct throttle_table *table, uint32_t limit, struct throttle_key caller,
+	uint64_t cost, uint64_t now_ns);
+
 /* Forgets what a caller has used up of a limit, and its ban (not what is in flight). false: there
  * was nothing. */
 bool throttle_reset(
