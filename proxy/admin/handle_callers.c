@@ -10,6 +10,7 @@
 #include "admin/json_text.h"
 #include "admin/request.h"
 #include "daemon/relay.h"
+#include "exchange/delay_line.h"
 #include "gate/gate.h"
 #include "throttle/throttle.h"
 
@@ -227,6 +228,8 @@ static void look_up_all(struct admin_request *request, struct subjects *subjects
 		else if (!subjects->resets && (subject->is_used || !*request->tail))
 			json_array_append_new(list, usage_of(subject));
 	}
+	if (subjects->resets)
+		delay_changed(request->relay->node.delays);
 	respond(request, subjects->resets ? "reset" : "limits", list);
 }
 

@@ -314,8 +314,8 @@ static void on_answer(struct fleet_call *call)
 	struct gate_receipt receipt = {0};
 
 	judge_all(relay, &call->inquiry, &asked->identity, &judgement.limits);
-	gate_conclude(&asked->identity, &judgement, relay_throttle_ns(relay), 0, &asked->verdict,
-		&receipt);
+	gate_conclude(&asked->identity, &judgement, NULL, relay_throttle_ns(relay), 0,
+		&asked->verdict, &receipt);
 	respond_verdict(call->request, asked->route, &asked->verdict);
 }
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "conf/credentials.h"
 #include "daemon/relay.h"
+#include "exchange/delay_line.h"
 #include "gate/gate.h"
 #include "gate/roster.h"
 
@@ -126,8 +127,10 @@ static bool put(struct admin_request *request, struct slice key, uint32_t plan)
 		return false;
 	int error =
 		roster_put_key(request->relay->roster, key, plan, clock_wall_ns() / CLOCK_NS_PER_S);
-	if (error == 0)
+	if (error == 0) {
+		delay_changed(request->relay->node.delays);
 		return true;
+	}
 	snprintf(detail, sizeof(detail), "The change can't be written to disk: %s.",
 		strerror(error));
 	log_error("keys: %s", detail);

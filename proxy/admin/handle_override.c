@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "conf/value.h"
 #include "daemon/relay.h"
+#include "exchange/delay_line.h"
 #include "gate/identity.h"
 #include "gate/roster.h"
 
@@ -114,8 +115,10 @@ static bool put(struct admin_request *request, uint64_t caller, struct roster_ov
 	if (admin_is_leaving(request))
 		return false;
 	int error = roster_put_override(request->relay->roster, caller, override, now_s());
-	if (error == 0)
+	if (error == 0) {
+		delay_changed(request->relay->node.delays);
 		return true;
+	}
 	snprintf(detail, sizeof(detail), "The change can't be written to disk: %s.",
 		strerror(error));
 	log_error("overrides: %s", detail);

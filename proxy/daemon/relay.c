@@ -26,6 +26,7 @@
 #include "daemon/upgrade.h"
 #include "daemon/usage.h"
 #include "daemon/worker_parts.h"
+#include "exchange/delay_line.h"
 #include "exchange/exchange.h"
 #include "exchange/pin.h"
 #include "exchange/owner_sweep.h"
@@ -141,7 +142,8 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 			.timer_changed = queue_deadline_note},
 	};
 
-	relay->node.queue = queue_create(&config);
+	relay->node.delays = delay_lines_new(relay->node.worker_count);
+	relay->node.queue = relay->node.delays ? queue_create(&config) : NULL;
 	if (relay->node.queue)
 		relay->states = upstream_states_new(relay->node.queue, relay->node.worker_count);
 	return relay->states && semaphores_begin(relay);
@@ -371,6 +373,7 @@ static void finish(struct relay *relay)
 	owners_free(relay->node.owners);
 	upstream_states_free(relay->states);
 	queue_destroy(relay->node.queue);
+	delay_lines_free(relay->node.delays);
 	store_end(&relay->node.store);
 	free_fleet(relay);
 	relay_close_throttles(relay);

@@ -17,6 +17,7 @@
 #include "daemon/resolve.h"
 #include "daemon/semaphores.h"
 #include "daemon/upgrade.h"
+#include "exchange/delay_line.h"
 #include "exchange/pin.h"
 #include "site/site_use.h"
 #include "throttle/throttle.h"
@@ -303,6 +304,7 @@ void reload_commit(struct relay *relay, struct reload *reload)
 	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
 	for (unsigned i = 0; i < relay->node.worker_count; i++)
 		site_use_post(relay->node.workers[i], reload->uses[i]);
+	delay_changed(relay->node.delays);
 	resolver_commit(relay->resolver, site);
 	checks_commit(relay->checks, site);
 	semaphores_commit(relay);

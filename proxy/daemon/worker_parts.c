@@ -12,6 +12,7 @@
 #include "daemon/reload.h"
 #include "daemon/usage.h"
 #include "daemon/wait_check.h"
+#include "exchange/delay_line.h"
 #include "exchange/exchange.h"
 #include "exchange/owner_nodes.h"
 #include "exchange/owner_sweep.h"
@@ -118,6 +119,8 @@ static void run_pool(struct worker *worker, unsigned commands)
 		pool_run(worker);
 	if (commands & WORKER_SPARE)
 		spare_answer(worker);
+	if (commands & WORKER_DELAYED)
+		delay_run(worker);
 	if (commands & WORKER_ADDRESSES)
 		each_server(worker, pool_close_left);
 }

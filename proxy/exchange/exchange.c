@@ -254,6 +254,13 @@ void exchange_leave_queue(struct exchange *x)
 		x->turn.awaits_message = true;
 }
 
+void exchange_leave_line(struct exchange *x)
+{
+	if (x->turn.in_line)
+		delay_leave(&x->turn.place);
+	x->turn.in_line = false;
+}
+
 static void settle(struct exchange *x)
 {
 	/* Most requests are charged one, and keep to it. */
@@ -269,9 +276,11 @@ static void settle(struct exchange *x)
 		.cost = x->answer.cost,
 	};
 
-	if (!gate_finish_plain(x->route, &x->gate.receipt, &end))
-		gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &end,
-			x->gate.receipt.authority ? 0 : worker_throttle_ns(x->worker));
+	if (gate_finish_plain(x->route, &x->gate.receipt, &end))
+		return;
+	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &end,
+		x->gate.receipt.authority ? 0 : worker_throttle_ns(x->worker));
+	delay_freed(x->worker->node->delays, &x->gate.identity);
 }
 
 static void leave_orphans(struct exchange *x)
@@ -319,6 +328,7 @@ void exchange_end(struct exchange *x)
 		exchange_forget_answer(x);
 	leave_endless(x);
 	exchange_leave_queue(x);
+	exchange_leave_line(x);
 	if (x->owner.use.session)
 		leave_owner(x);
 	if (x->turn.unplaced) /* relaxed: see turn.c */

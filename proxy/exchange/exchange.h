@@ -21,6 +21,7 @@
 
 #include "base/log.h"
 #include "body/pump.h"
+#include "exchange/delay_line.h"
 #include "exchange/client.h"
 #include "exchange/gather.h"
 #include "exchange/owner_use.h"
@@ -177,6 +178,7 @@ struct exchange_turn {
 	bool aside;    /* has its turn in the queue, but takes no place before it can continue */
 	bool awaits_message; /* ended, but the queue's message is under way to it */
 	bool has_deadline;
+	bool in_line;           /* `place` is (exchange/delay_line.h) */
 	bool asks;              /* an authority is asked when it has its place */
 	bool asks_first;        /* the question that is pending is its first */
 	bool asked_behind;      /* a gateway's message: one before it was not over by then */
@@ -190,6 +192,7 @@ struct exchange_turn {
 	void (*judged)(struct exchange *exchange); /* ASKING: what comes next, unless refused */
 
 	struct ticket ticket;     /* from here on: not cleared */
+	struct delay_place place; /* only when in_line */
 	struct deadline deadline; /* QUEUED, DELAYED, ASKING; only when has_deadline */
 };
 
@@ -440,6 +443,9 @@ static inline void exchange_enter(struct exchange *exchange, enum exchange_state
 
 /* It waits for no verdict any more: a late one is given back. Only when a question is pending. */
 void exchange_cancel_question(struct exchange *exchange) __attribute__((cold));
+
+/* It waits for no limit any more; also when it did not. */
+void exchange_leave_line(struct exchange *exchange);
 
 /* Gives its place in the queue back: the next in order may go. */
 void exchange_leave_queue(struct exchange *exchange);

@@ -67,6 +67,7 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 	if (x->body)
 		exchange_free_body(x);
 	exchange_leave_queue(x);
+	exchange_leave_line(x);
 	if (x->turn.has_deadline)
 		deadline_clear(&x->turn.deadline);
 	if (!client) {

@@ -13,6 +13,7 @@
 #include "base/container.h"
 #include "exchange/account.h"
 #include "exchange/client.h"
+#include "exchange/delay_line.h"
 #include "exchange/exchange.h"
 #include "exchange/find_server.h"
 #include "exchange/reply.h"
@@ -139,6 +140,18 @@ void exchange_look_again(struct exchange *x, uint64_t after_ms)
 
 /* ---- its turn -------------------------------------------------------------------------------- */
 
+/* Do its limits admit it by now? Of those of an authority this is not known. */
+static bool fits_now(struct exchange *x)
+{
+	struct gate_verdict verdict;
+
+	if (x->gate.identity.authority)
+		return false;
+	gate_explain(x->use->site->gate, x->route, &x->gate.identity, worker_throttle_ns(x->worker),
+		&verdict);
+	return verdict.outcome == GATE_ADMIT;
+}
+
 void turn_delay(struct exchange *x)
 {
 	uint64_t now_ns = worker_throttle_ns(x->worker);
@@ -151,6 +164,9 @@ void turn_delay(struct exchange *x)
 	x->turn.delayed = true;
 	x->attempt.search = SEARCH_FIRST;
 	turn_yield_place(x);
+	turn_line_up(x);
+	if (x->turn.in_line && delay_wait(&x->turn.place) && fits_now(x))
+		wait_ms = 0;
 	turn_wait_until(x, worker_now_ms(x->worker) + wait_ms);
 }
 
@@ -174,12 +190,30 @@ static void judged_again(struct exchange *x)
 		turn_leave_aside(x);
 }
 
+static void identify(struct exchange *x)
+{
+	turn_identify(x, x->tunnel.opens_socket ? GATE_HANDSHAKE : GATE_REQUEST);
+}
+
+/* An operator has changed a plan, a key or an override. The authority of its limits stays, as it is
+ * on the way of that. */
+static void identify_again(struct exchange *x)
+{
+	const struct gate_identity before = x->gate.identity;
+
+	identify(x);
+	if (x->gate.identity.authority != before.authority)
+		x->gate.identity = before;
+}
+
 /* At the head of its session: one that its limit delays waits here until it fits, and then for a
  * place at its upstream once more. */
 void exchange_admit(struct exchange *x)
 {
 	bool is_fresh = x->state == EXCHANGE_HEAD || x->state == EXCHANGE_ASKING;
 
+	if (x->turn.in_line && !x->tunnel.is_message && delay_has_changed(&x->turn.place))
+		identify_again(x);
 	if (x->turn.judged_late) {
 		turn_judge_again(x);
 		if (turn_is_turned_away(x))
@@ -233,11 +267,6 @@ static void begin(struct exchange *x)
 		return;
 	if (!turn_is_turned_away(x) && !turn_is_answered_here(x))
 		turn_enter(x);
-}
-
-static void identify(struct exchange *x)
-{
-	turn_identify(x, x->tunnel.opens_socket ? GATE_HANDSHAKE : GATE_REQUEST);
 }
 
 /* It has its turn in the order and no place at its upstream, and no verdict yet. */

@@ -12,6 +12,7 @@
 #include <assert.h>
 
 #include "exchange/client.h"
+#include "exchange/delay_line.h"
 #include "exchange/exchange.h"
 #include "exchange/find_server.h"
 #include "exchange/reply.h"
@@ -44,15 +45,20 @@ static struct authority_question question_of(struct exchange *x)
 static void conclude(struct exchange *x, enum authority_answer answer,
 	const struct authority_judgement *judgement, uint64_t now_ns)
 {
+	uint64_t ahead[GATE_LIMITS_MAX];
+	bool is_behind = x->turn.asks_first && !x->tunnel.is_message &&
+			 delay_ahead(x->worker->node->delays, &x->gate.identity, ahead);
+
 	x->turn.question = 0;
 	if (x->turn.has_deadline)
 		deadline_clear(&x->turn.deadline);
 	if (answer == AUTHORITY_JUDGED)
-		gate_conclude(&x->gate.identity, judgement, now_ns, waited_ns(x), &x->gate.verdict,
-			&x->gate.receipt);
+		gate_conclude(&x->gate.identity, judgement, is_behind ? ahead : NULL, now_ns,
+			waited_ns(x), &x->gate.verdict, &x->gate.receipt);
 	else
 		gate_conclude_unavailable(judgement->retry_after_ms, &x->gate.verdict);
 	x->turn.asks_first = false;
+	turn_line_up(x);
 	if (!turn_is_turned_away(x))
 		x->turn.judged(x);
 }
@@ -75,7 +81,7 @@ bool turn_admit_at_once(struct exchange *x)
 	struct authority_question question = question_of(x);
 	if (!authority->calls->admit(authority, &question, &judgement))
 		return false;
-	gate_conclude(&x->gate.identity, &judgement, question.now_ns, 0, &x->gate.verdict,
+	gate_conclude(&x->gate.identity, &judgement, NULL, question.now_ns, 0, &x->gate.verdict,
 		&x->gate.receipt);
 	return true;
 }

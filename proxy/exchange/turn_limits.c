@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "exchange/delay_line.h"
 #include "exchange/exchange.h"
 #include "exchange/kept_request.h"
 #include "exchange/reply.h"
@@ -69,14 +70,39 @@ void turn_identify_message(struct exchange *x, const struct kept_request *handsh
 	gate_identify_as(x->use->site->gate, x->route, GATE_MESSAGE, &input, &x->gate.identity);
 }
 
+/* It was woken: its deadline is now. */
+static void look_again(struct delay_place *place)
+{
+	struct exchange *x = CONTAINER_OF(place, struct exchange, turn.place);
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	if (x->state == EXCHANGE_DELAYED)
+		deadline_set(&x->turn.deadline, now_ms, now_ms);
+	else
+		delay_look_later(place); /* it asks an authority, say */
+}
+
+void turn_line_up(struct exchange *x)
+{
+	if (x->gate.verdict.outcome == GATE_DELAY)
+		x->turn.in_line = delay_join(&x->turn.place, x->turn.in_line, x->worker,
+			&x->gate.identity, &x->gate.verdict, look_again);
+	else
+		exchange_leave_line(x);
+}
+
 void turn_judge(struct exchange *x)
 {
 	struct worker *worker = x->worker;
 	uint64_t now_ns = worker_now_ns(worker);
 	uint64_t waited_ns = x->times.judged_ns ? now_ns - x->times.judged_ns : 0;
+	uint64_t ahead[GATE_LIMITS_MAX];
+	bool is_behind = !x->times.judged_ns && !x->tunnel.is_message &&
+			 delay_ahead(worker->node->delays, &x->gate.identity, ahead);
 
-	gate_judge(x->use->site->gate, x->route, &x->gate.identity, worker_throttle_ns(worker),
-		waited_ns, &x->gate.verdict, &x->gate.receipt);
+	gate_judge(x->use->site->gate, x->route, &x->gate.identity, is_behind ? ahead : NULL,
+		worker_throttle_ns(worker), waited_ns, &x->gate.verdict, &x->gate.receipt);
+	turn_line_up(x);
 	if (x->tunnel.is_message) /* it is known whole */
 		gate_hold_bytes(x->use->site->gate, &x->gate.receipt, x->tunnel.message_bytes,
 			worker_throttle_ns(worker));
@@ -98,6 +124,7 @@ void turn_name_session(struct owner_use *use, char out[OWNER_NAME_BYTES])
 
 void turn_judge_late(struct exchange *x)
 {
+	exchange_leave_line(x);
 	x->turn.judged_late = gate_begin(x->use->site->gate, x->route, &x->gate.identity,
 		&x->gate.verdict, &x->gate.receipt);
 	if (!x->turn.judged_late)
@@ -120,20 +147,32 @@ bool turn_judge_early(struct exchange *x)
 
 /* ---- a charge of the moment when it leaves --------------------------------------------------- */
 
-void turn_refund(struct exchange *x)
+/* Had it anything? */
+static bool give_back(struct exchange *x)
 {
 	static const struct gate_end unused = {.never_forwarded = true};
 
+	if (gate_receipt_is_empty(&x->gate.receipt))
+		return false;
 	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &unused,
 		worker_throttle_ns(x->worker));
+	return true;
+}
+
+void turn_refund(struct exchange *x)
+{
+	if (give_back(x))
+		delay_freed(x->worker->node->delays, &x->gate.identity);
 }
 
 /* And what those have that leave in one request with it. */
-static void give_all_back(struct exchange *x)
+static bool give_all_back(struct exchange *x)
 {
-	turn_refund(x);
+	bool had_any = give_back(x);
+
 	for (struct exchange *rider = x->tunnel.riders; rider; rider = rider->next)
-		turn_refund(rider);
+		had_any |= give_back(rider);
+	return had_any;
 }
 
 /* Without a receipt it was charged nothing, or has no limits. */
@@ -147,7 +186,8 @@ void turn_give_back(struct exchange *x)
 {
 	if (!is_charged_at_turn(x))
 		return;
-	give_all_back(x);
+	if (give_all_back(x))
+		delay_freed(x->worker->node->delays, &x->gate.identity);
 	x->turn.judged_late = true;
 }
 
@@ -162,8 +202,10 @@ void turn_judge_again(struct exchange *x)
 	struct exchange *rider = x->tunnel.riders;
 
 	x->turn.judged_late = false;
-	give_all_back(x);
+	bool had_any = give_all_back(x);
 	turn_judge(x);
+	if (had_any && x->gate.verdict.outcome != GATE_ADMIT)
+		delay_freed(x->worker->node->delays, &x->gate.identity);
 	for (; rider && x->gate.verdict.outcome == GATE_ADMIT; rider = rider->next) {
 		turn_judge(rider);
 		if (rider->gate.verdict.outcome != GATE_ADMIT)

@@ -26,6 +26,9 @@ void turn_identify_message(struct exchange *message, const struct kept_request *
 /* Has the node's table judge it, the first time or again when a delay is over. */
 void turn_judge(struct exchange *exchange);
 
+/* It has a verdict: where that delays it, it is in line (exchange/delay_line.h), else no more. */
+void turn_line_up(struct exchange *exchange);
+
 /* The same for a message, whose verdict must be of the moment when it is passed on: it may wait
  * long behind others of its session, those that a limit delays among them, and what was charged
  * when it came would arrive in another window than it was charged in. This determines its caller,

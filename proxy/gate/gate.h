@@ -189,24 +189,27 @@ static inline void gate_identify(const struct gate *gate, const struct conf_rout
  * The second step: judges the request. Fills `verdict`, of whose limits only the first limit_count;
  * with GATE_ADMIT `receipt` is what was taken, else it is empty. `now_ns` is the library's time
  * (throttle/throttle.h). `waited_ns` is how long it was delayed already, 0 the first time: it
- * counts against the limits' longest delay.
+ * counts against the limits' longest delay. One that has waited and is refused again counts for no
+ * ban and for no `count_refused`. `ahead`: the costs of those that wait for each limit already, of
+ * which one that comes now waits for the end; NULL: nobody waits, or it is one of them.
  */
 void gate_judge(const struct gate *gate, const struct conf_route *route,
-	const struct gate_identity *identity, uint64_t now_ns, uint64_t waited_ns,
-	struct gate_verdict *verdict, struct gate_receipt *receipt);
+	const struct gate_identity *identity, const uint64_t *ahead, uint64_t now_ns,
+	uint64_t waited_ns, struct gate_verdict *verdict, struct gate_receipt *receipt);
 
 /*
  * The same in two steps, for limits that an authority judges. gate_begin determines all but their
  * effect: `verdict` has the session, lane and plan; `receipt` is empty. True: they must be asked;
  * false: the verdict is final. gate_conclude completes the verdict by what the authority has
- * judged; with GATE_ADMIT `receipt` names it.
+ * judged; with GATE_ADMIT `receipt` names it. Of what is `ahead` of it, a ring's part of a
+ * window is left out.
  */
 bool gate_begin(const struct gate *gate, const struct conf_route *route,
 	const struct gate_identity *identity, struct gate_verdict *verdict,
 	struct gate_receipt *receipt);
 void gate_conclude(const struct gate_identity *identity,
-	const struct authority_judgement *judgement, uint64_t now_ns, uint64_t waited_ns,
-	struct gate_verdict *verdict, struct gate_receipt *receipt);
+	const struct authority_judgement *judgement, const uint64_t *ahead, uint64_t now_ns,
+	uint64_t waited_ns, struct gate_verdict *verdict, struct gate_receipt *receipt);
 
 /* It could not judge. */
 void gate_conclude_unavailable(uint64_t retry_after_ms, struct gate_verdict *verdict);
@@ -224,6 +227,11 @@ bool gate_judges_at_turn(const struct gate_identity *identity);
  * many. */
 unsigned gate_charges(const struct gate_identity *identity,
 	struct throttle_charge charges[static GATE_LIMITS_MAX]);
+
+/* What a verdict that delays waits for longest: the charge of that limit. False: no limit was
+ * violated. */
+bool gate_waits_for(const struct gate_identity *identity, const struct gate_verdict *verdict,
+	struct throttle_charge *charge);
 
 /* The i-th of these limits. Valid as long as the identity's gate. */
 const struct conf_limit *gate_limit_at(const struct gate_identity *identity, unsigned i);

@@ -102,6 +102,25 @@ bool gate_judges_at_turn(const struct gate_identity *identity)
 	return identity->set->at_turn && !identity->authority;
 }
 
+bool gate_waits_for(const struct gate_identity *identity, const struct gate_verdict *verdict,
+	struct throttle_charge *charge)
+{
+	const struct limit_set *set = identity->set;
+	uint64_t longest_ms = 0;
+	bool waits = false;
+
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		const struct gate_limit *report = &verdict->limits[i];
+		if (!report->violated || report->limit->shadow || report->reset_ms < longest_ms)
+			continue;
+		*charge = (struct throttle_charge){
+			set->numbers[i], identity->hashes[set->keys_of[i]], set->costs[i]};
+		longest_ms = report->reset_ms;
+		waits = true;
+	}
+	return waits;
+}
+
 const struct conf_limit *gate_limit_at(const struct gate_identity *identity, unsigned i)
 {
 	return identity->set->limits[i];
@@ -176,9 +195,67 @@ static inline void name_charged(struct gate_receipt *receipt, const struct limit
 	receipt->in_flight = set->in_flight;
 }
 
+static void violate(struct throttle_outcome *outcome, uint64_t retry_after_ns)
+{
+	outcome->violated = true;
+	outcome->remaining = 0;
+	outcome->retry_after_ns = retry_after_ns;
+}
+
+/* Sums the outcomes up, of which some are violated. */
+static void conclude_refused(const struct limit_set *set, struct throttle_verdict *judged)
+{
+	judged->admitted = false;
+	judged->delay = true;
+	judged->retry_after_ns = 0;
+	for (unsigned i = 0; i < judged->count; i++) {
+		const struct throttle_outcome *outcome = &judged->outcome[i];
+		if (!outcome->violated || outcome->shadow)
+			continue;
+		if (outcome->retry_after_ns > judged->retry_after_ns)
+			judged->retry_after_ns = outcome->retry_after_ns;
+		judged->delay &=
+			!outcome->banned &&
+			outcome->retry_after_ns <= set->limits[i]->delay_max_ms * NS_PER_MS;
+	}
+}
+
+/* Has it to wait for those ahead? Then `judged` says so, and nothing was taken. */
+static bool waits_behind(const struct gate *gate, const struct limit_set *set,
+	const struct throttle_charge *charges, const uint64_t *ahead, uint64_t now_ns,
+	struct throttle_verdict *judged)
+{
+	uint64_t waits[GATE_LIMITS_MAX] = {0}, longest = 0;
+
+	for (unsigned i = 0; i < set->count; i++) {
+		if (ahead[i] == 0 || set->limits[i]->shadow)
+			continue;
+		waits[i] = throttle_wait(gate->throttles, charges[i].limit, charges[i].caller,
+			ahead[i] + charges[i].cost, now_ns);
+		longest = waits[i] > longest ? waits[i] : longest;
+	}
+	if (longest == 0)
+		return false;
+	throttle_peek(gate->throttles, charges, set->count, now_ns, judged);
+	for (unsigned i = 0; i < set->count; i++) {
+		if (waits[i] > judged->outcome[i].retry_after_ns)
+			violate(&judged->outcome[i], waits[i]);
+	}
+	conclude_refused(set, judged);
+	return true;
+}
+
+/* It has waited: is it still refused? Nothing was taken, and no refusal counted. */
+static bool waits_on(const struct gate *gate, const struct throttle_charge *charges, unsigned count,
+	uint64_t now_ns, struct throttle_verdict *judged)
+{
+	throttle_peek(gate->throttles, charges, count, now_ns, judged);
+	return !judged->admitted;
+}
+
 void gate_judge(const struct gate *gate, const struct conf_route *route,
-	const struct gate_identity *identity, uint64_t now_ns, uint64_t waited_ns,
-	struct gate_verdict *verdict, struct gate_receipt *receipt)
+	const struct gate_identity *identity, const uint64_t *ahead, uint64_t now_ns,
+	uint64_t waited_ns, struct gate_verdict *verdict, struct gate_receipt *receipt)
 {
 	const struct limit_set *set = identity->set;
 	struct throttle_charge charges[GATE_LIMITS_MAX];
@@ -187,8 +264,13 @@ void gate_judge(const struct gate *gate, const struct conf_route *route,
 	gate_receipt_clear(receipt);
 	if (!begin_verdict(gate, route, identity, verdict))
 		return;
-	throttle_take(gate->throttles, charges, fill_charges(identity, charges), now_ns, &judged,
-		&receipt->throttle);
+	unsigned count = fill_charges(identity, charges);
+	if ((ahead && waits_behind(gate, set, charges, ahead, now_ns, &judged)) ||
+		(waited_ns > 0 && waits_on(gate, charges, count, now_ns, &judged))) {
+		fill_verdict(gate, identity, charges, &judged, now_ns, waited_ns, verdict);
+		return;
+	}
+	throttle_take(gate->throttles, charges, count, now_ns, &judged, &receipt->throttle);
 	if (judged.admitted)
 		name_charged(receipt, set);
 	else
@@ -204,9 +286,32 @@ bool gate_begin(const struct gate *gate, const struct conf_route *route,
 	return begin_verdict(gate, route, identity, verdict);
 }
 
+/* How much longer than the first of them one waits that is behind these: at least, as only the
+ * authority knows when a window's parts are free again. */
+static uint64_t behind_ns(const struct conf_limit *limit, uint64_t ahead, uint64_t cost)
+{
+	if (limit->per_ns == 0 || ahead > UINT32_MAX)
+		return 0;
+	if (limit->algorithm == CONF_LIMIT_GCRA)
+		return (uint64_t)((unsigned __int128)ahead * limit->per_ns / limit->amount);
+	return (ahead + cost - (cost > 0)) / limit->amount * limit->per_ns;
+}
+
+static void add_those_ahead(
+	const struct limit_set *set, const uint64_t *ahead, struct throttle_verdict *judged)
+{
+	for (unsigned i = 0; i < judged->count; i++) {
+		struct throttle_outcome *outcome = &judged->outcome[i];
+		uint64_t behind = behind_ns(set->limits[i], ahead[i], set->costs[i]);
+		if (outcome->violated && outcome->retry_after_ns < THROTTLE_NEVER - behind)
+			violate(outcome, outcome->retry_after_ns + behind);
+	}
+	conclude_refused(set, judged);
+}
+
 void gate_conclude(const struct gate_identity *identity,
-	const struct authority_judgement *judgement, uint64_t now_ns, uint64_t waited_ns,
-	struct gate_verdict *verdict, struct gate_receipt *receipt)
+	const struct authority_judgement *judgement, const uint64_t *ahead, uint64_t now_ns,
+	uint64_t waited_ns, struct gate_verdict *verdict, struct gate_receipt *receipt)
 {
 	verdict->outcome = GATE_ADMIT;
 	verdict->violated = false;
@@ -220,7 +325,13 @@ void gate_conclude(const struct gate_identity *identity,
 			receipt->throttle.held[i] = held->held[i];
 		name_charged(receipt, identity->set);
 	}
-	fill_verdict(NULL, identity, NULL, &judgement->limits, now_ns, waited_ns, verdict);
+	if (!ahead || judgement->limits.admitted) {
+		fill_verdict(NULL, identity, NULL, &judgement->limits, now_ns, waited_ns, verdict);
+		return;
+	}
+	struct throttle_verdict judged = judgement->limits;
+	add_those_ahead(identity->set, ahead, &judged);
+	fill_verdict(NULL, identity, NULL, &judged, now_ns, waited_ns, verdict);
 }
 
 void gate_conclude_unavailable(uint64_t retry_after_ms, struct gate_verdict *verdict)
@@ -250,5 +361,5 @@ void gate_check(const struct gate *gate, const struct conf_route *route,
 	struct gate_identity identity;
 
 	gate_identify(gate, route, input, &identity);
-	gate_judge(gate, route, &identity, now_ns, waited_ns, verdict, receipt);
+	gate_judge(gate, route, &identity, NULL, now_ns, waited_ns, verdict, receipt);
 }

@@ -15,6 +15,7 @@
 #include "spool/store.h"
 
 struct authority;
+struct delay_lines;
 struct listening;
 struct log;
 struct owners;
@@ -63,6 +64,7 @@ struct node {
 	struct authority *fleet; /* over limits of the fleet; NULL: built without */
 	struct owners *owners;   /* of sessions, exchange/owners.h; NULL: built without a fleet */
 	struct queue *queue;
+	struct delay_lines *delays; /* exchange/delay_line.h */
 	struct stats *stats;
 	struct spool_store store; /* of the bodies that are kept for slow clients */
 	struct listening *listening;

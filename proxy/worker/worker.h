@@ -60,6 +60,7 @@ enum worker_command {
 	WORKER_SPARE = 1 << 9,      /* close idle connections to servers: site/spare.h */
 	WORKER_LISTEN = 1 << 10,    /* all has started: accept clients */
 	WORKER_OWNERS = 1 << 11,    /* sessions have other owners: exchange/owners.h */
+	WORKER_DELAYED = 1 << 13,   /* what requests wait for may be free: exchange/delay_line.h */
 	WORKER_ADDRESSES = 1 << 12, /* a server's name has lost an address: server_addresses.h */
 };
 

@@ -140,6 +140,7 @@ void world_open(struct world *world, unsigned hosts, int authority, bool is_alon
 	clock_anchor_init(&node->anchor, clock_boot_ns(), clock_wall_ns());
 	open_throttles(world);
 	store_set_bounds(&node->store, 1 << 20, 0);
+	node->delays = delay_lines_new(hosts);
 	node->queue = queue_create(
 		&(struct queue_config){.callbacks = {.ctx = world, .dispatch = dispatch}});
 	node->worker_count = hosts;
@@ -300,6 +301,7 @@ void world_close(struct world *world)
 	conf_release(world->conf);
 	upstream_states_free(world->states);
 	queue_destroy(node->queue);
+	delay_lines_free(node->delays);
 	roster_close(world->roster);
 	stats_free(node->stats);
 	throttle_table_close(node->throttles);

@@ -96,7 +96,8 @@ static void answered(
 	f->answers++;
 	f->answer = answer;
 	if (answer == AUTHORITY_JUDGED)
-		gate_conclude(&f->identity, judgement, f->now_ns, 0, &f->verdict, &f->receipt);
+		gate_conclude(
+			&f->identity, judgement, NULL, f->now_ns, 0, &f->verdict, &f->receipt);
 }
 
 static const struct throttle_seed seed = {1, 2};
@@ -371,14 +372,14 @@ static void steps_give_the_same_verdict(void **state)
 		struct authority_judgement judgement = {0};
 
 		identify(&at_once, name, fields);
-		gate_judge(at_once.gate, route_named(&at_once, name), &at_once.identity,
+		gate_judge(at_once.gate, route_named(&at_once, name), &at_once.identity, NULL,
 			at_once.now_ns, waited_ns, &at_once.verdict, &at_once.receipt);
 		identify(&steps, name, fields);
 		assert_true(gate_begin(steps.gate, route_named(&steps, name), &steps.identity,
 			&steps.verdict, &steps.receipt));
 		judge_elsewhere(&steps, &judgement);
-		gate_conclude(&steps.identity, &judgement, steps.now_ns, waited_ns, &steps.verdict,
-			&steps.receipt);
+		gate_conclude(&steps.identity, &judgement, NULL, steps.now_ns, waited_ns,
+			&steps.verdict, &steps.receipt);
 		same_verdict(&at_once.verdict, &steps.verdict);
 		outcomes[steps.verdict.outcome]++;
 		assert_int_equal(gate_receipt_is_empty(&at_once.receipt),

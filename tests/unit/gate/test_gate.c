@@ -63,7 +63,7 @@ static enum gate_outcome ask_waited(
 	struct gate_verdict explained;
 	gate_identify(f->gate, route, &input, &identity);
 	explain(f, route, &identity, &explained);
-	gate_judge(f->gate, route, &identity, f->now_ns, waited_ns, &f->verdict, &f->receipt);
+	gate_judge(f->gate, route, &identity, NULL, f->now_ns, waited_ns, &f->verdict, &f->receipt);
 	if (waited_ns == 0)
 		same_verdicts(&explained, &f->verdict);
 	assert_true(f->verdict.outcome == GATE_ADMIT || f->receipt.throttle.count == 0);

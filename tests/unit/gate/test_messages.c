@@ -26,7 +26,7 @@ static enum gate_outcome ask(struct fixture *f, enum gate_kind kind, const char 
 	struct identity_input input = input_of(&head, route->name, fields);
 
 	gate_identify_as(f->gate, route, kind, &input, &identity);
-	gate_judge(f->gate, route, &identity, f->now_ns, 0, &f->verdict, &f->receipt);
+	gate_judge(f->gate, route, &identity, NULL, f->now_ns, 0, &f->verdict, &f->receipt);
 	return f->verdict.outcome;
 }
 

@@ -10,6 +10,7 @@
 #include "http/forwarded.h"
 #include "net/socket_stream.h"
 #include "queue/queue.h"
+#include "exchange/delay_line.h"
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
 #include "exchange/judge.h"
@@ -406,6 +407,7 @@ static void open_relay(struct stage *stage, const struct conf *conf, unsigned wo
 		&relay->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
 	relay->node.store.files_max = 10;
 	relay->node.queue = queue_create(&queue);
+	relay->node.delays = delay_lines_new(workers);
 	relay->states = upstream_states_new(relay->node.queue, workers);
 	relay->node.stats = stats_new(workers);
 	open_limits(relay, conf);
@@ -500,6 +502,7 @@ void stage_end(struct stage *stage)
 	site_release(relay->site);
 	upstream_states_free(relay->states);
 	queue_destroy(relay->node.queue);
+	delay_lines_free(relay->node.delays);
 	store_end(&relay->node.store);
 	throttle_table_close(relay->node.throttles);
 	roster_close(relay->roster);
