@@ -125,9 +125,10 @@ const struct option options_sluice[] = {
 	{"via", &type_token_or_off, LIVE, AT(hop.via), .fallback = "off",
 		.help = "Name under which sluice adds itself to Via, or off; some servers do not "
 			"compress responses to requests from a proxy."},
-	{"forwarded", &type_flag, LIVE, AT(hop.forwarded), .fallback = "on",
+	{"forwarded", &type_flag, LIVE, AT(hop.forwarded), .fallback = "off",
 		.help = "Whether Forwarded (RFC 7239) is sent to servers in addition to "
-			"X-Forwarded-For."},
+			"X-Forwarded-For; a client's own is never passed on. Some frameworks take "
+			"it for a mistake where they read X-Forwarded-For."},
 	{"grip_key", &type_secret, LIVE, AT(grip.key),
 		.help = "Secret that signs Grip-Sig, and with which publishers sign; after "
 			"base64: it is decoded to bytes."},

@@ -7,6 +7,7 @@ from lib.tap import equal, group, main, test, true
 
 def plain(t, handler=None, route="", settings="", listener=""):
     origin = t.origin(handler)
+    settings += "\nforwarded = on" if "forwarded" not in settings else ""
     return origin, t.sluice(to(origin, route=route), settings=settings, listener=listener)
 
 
@@ -114,11 +115,13 @@ def host_of_old_clients(t):
     equal(origin.last().all("Host"), [""], "Host")
 
 
-@test("with `forwarded = off` no Forwarded is sent; Via only with `via`")
+@test("without `forwarded = on` no Forwarded is sent, nor the client's; Via only with `via`", workers=[1])
 def forwarding_off(t):
-    origin, sluice = plain(t, settings="forwarded = off")
-    t.client(sluice).ask("/")
-    equal((origin.last().get("Forwarded"), origin.last().get("Via")), (None, None))
+    origin = t.origin()
+    for listener in ("", "trusted_proxies = 127.0.0.0/8"):
+        sluice = t.sluice(to(origin), listener=listener)
+        t.client(sluice).ask("/", fields=[("Forwarded", "for=6.6.6.6;proto=https")])
+        equal((origin.last().get("Forwarded"), origin.last().get("Via")), (None, None), listener)
 
 
 @group("request ids")

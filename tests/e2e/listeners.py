@@ -30,7 +30,7 @@ def addresses(t):
             equal(sluice.wait(), 0, "exit status")
 
     with t.point("IPv6; the origin gets the address"):
-        sluice = t.sluice(to(origin), family=socket.AF_INET6)
+        sluice = t.sluice(to(origin), family=socket.AF_INET6, settings="forwarded = on")
         equal(t.client(sluice).ask("/").status, 200, "status")
         equal(origin.last().get("X-Forwarded-For"), "::1", "X-Forwarded-For")
         true('for="[::1]"' in origin.last().get("Forwarded"), origin.last().get("Forwarded"))

@@ -125,7 +125,7 @@ def nginx_client(t):
 @group("nginx that ends TLS before sluice: the server learns of the client, in both dialects alike")
 def balancer(t):
     origin = t.origin()
-    sluice = t.sluice(to(origin), listener="trusted_proxies = 127.0.0.1")
+    sluice = t.sluice(to(origin), listener="trusted_proxies = 127.0.0.1", settings="forwarded = on")
     fields = " proxy_set_header Host $host; proxy_set_header X-Forwarded-For $http_x_client;"
     front = Nginx(t, f"location / {{ proxy_pass http://{sluice.address};{fields} proxy_set_header X-Forwarded-Proto https; }}"
                   f" location /rfc/ {{ proxy_pass http://{sluice.address}; proxy_set_header Host $host;"

@@ -69,7 +69,7 @@ static void check_responses(const struct head *rows, size_t count)
 
 static void all_of_a_request_line_for_line(void **state)
 {
-	const struct stage_conf conf = {.node = "via = edge"};
+	const struct stage_conf conf = {.node = "via = edge\nforwarded = on"};
 	struct stage *stage;
 
 	(void)state;
