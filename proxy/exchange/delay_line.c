@@ -202,7 +202,7 @@ bool delay_join(struct delay_place *place, bool is_in_line, struct worker *worke
 	void (*go_on)(struct delay_place *place))
 {
 	struct delay_lines *lines = worker->node->delays;
-	struct throttle_charge charge;
+	struct throttle_charge charge = {0};
 	bool waits = gate_waits_for(identity, verdict, &charge);
 
 	if (is_in_line && waits && is_in(place, &charge))
