@@ -149,14 +149,6 @@ static bool serve(struct client *client, struct exchange *message)
 	return false;
 }
 
-/* How long it took says how fast its server reads, not how busy its upstream is. */
-static void leave_upstream(struct exchange *message)
-{
-	if (message->state == EXCHANGE_FORWARDING && message->turn.in_queue)
-		queue_give_place(message->worker->node->queue, &message->turn.ticket,
-			worker_now_ns(message->worker));
-}
-
 void socket_messages_written(struct websocket *socket)
 {
 	struct exchange *message;
@@ -164,7 +156,6 @@ void socket_messages_written(struct websocket *socket)
 	while ((message = socket->client.first) && message->state == EXCHANGE_FORWARDING) {
 		message->answer.status = 200;
 		follow_count(message);
-		leave_upstream(message);
 		exchange_end(message);
 	}
 	if (message)
@@ -179,7 +170,6 @@ void socket_messages_gone(struct websocket *socket)
 	for (; message; message = next) {
 		next = message->next;
 		message->next = NULL;
-		leave_upstream(message);
 		exchange_client_gone(message);
 	}
 }
