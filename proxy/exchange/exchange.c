@@ -383,6 +383,12 @@ void exchange_abort(struct exchange *x, const char *why)
 
 void exchange_request_cut(struct exchange *x)
 {
+	const char *why = "client left during its request";
+
 	worker_count(x->worker, STATS_CLIENT_GONE);
-	exchange_abort(x, "client left during its request");
+	x->outcome = why;
+	if (x->client)
+		client_close(x->client, why);
+	else
+		exchange_end(x);
 }

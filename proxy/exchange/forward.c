@@ -80,6 +80,10 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	bool stale = silent && server_is_reused(connection);
 	bool safe = !x->attempt.request_started || (silent && may_repeat(x, stale));
 
+	if (!x->client && x->request_progress == REQUEST_REFUSED) {
+		exchange_end(x); /* its client has left: there was nothing to answer */
+		return;
+	}
 	account_upstream_failure(x);
 	if (!stale || !safe) {
 		/* A reused connection that the server had closed meanwhile is nobody's fault. */

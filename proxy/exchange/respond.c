@@ -490,6 +490,24 @@ static void begin_tunnel(struct exchange *x)
 
 /* ---- the client left ------------------------------------------------------------------------- */
 
+/* What is left of its request does not come. Where it holds a place, its server learns of that by
+ * an end and answers or closes: a connection that is closed is read by few before they have done.
+ * False: nothing is to be waited for. */
+static bool stop_request(struct exchange *x)
+{
+	if (exchange_has_request(x) && exchange_has_sent(x))
+		return true;
+	if (!x->attempt.request_started || exchange_is_elsewhere(x) || !holds_place(x))
+		return false;
+	exchange_stop_sending(x);
+	if (x->body)
+		exchange_free_body(x);
+	flow_clear(x->up.flow, &x->worker->blocks);
+	stream_end_output(server_stream(x->connection));
+	server_await(x->connection, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
+	return true;
+}
+
 void exchange_client_gone(struct exchange *x)
 {
 	bool under_way = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING;
@@ -497,9 +515,8 @@ void exchange_client_gone(struct exchange *x)
 	x->client = NULL;
 	if (!x->outcome)
 		x->outcome = x->worker->stopping ? "shutdown" : "client gone";
-	if (!under_way || !exchange_has_request(x) || !exchange_has_sent(x) ||
-		x->response_progress == RESPONSE_RECEIVED || x->worker->stopping ||
-		!x->connection || !is_worth_following(x)) {
+	if (!under_way || x->response_progress == RESPONSE_RECEIVED || x->worker->stopping ||
+		!x->connection || !is_worth_following(x) || !stop_request(x)) {
 		exchange_end(x);
 		return;
 	}

@@ -40,7 +40,7 @@ class Server:
         x.reply(200, str(self).encode())
 
     def has(self, count):
-        self.origin.wait(lambda: self.now == count, f"{count} requests at {self}")
+        until(lambda: self.now == count, f"{count} requests at {self}")
 
 
 def ask_all(t, sluice, count=MANY):
@@ -321,6 +321,36 @@ def left_bounds(t):
     equal(stays.response().status, 502)
     server.go.set()
     equal(t.client(sluice).ask("/").status, 200)
+
+
+@test("clients that leave in the middle of an upload give no place at the server to others before it has closed")
+def left_upload(t):
+    server = Server(t)
+
+    def serve(x):
+        with server.lock:
+            server.now += 1
+            server.most = max(server.most, server.now)
+        server.go.wait(DEADLINE_SECONDS)
+        with server.lock:
+            server.now -= 1
+        x.close()
+
+    server.origin.handler = serve
+    sluice, admin = with_admin(t, to(f"{server} max_in_flight=2", upstream="max_fails = 1\n",
+                                     route="request_buffering = off\n"))
+    for number in range(MANY):
+        client = t.client(sluice)
+        client.send(b"POST / HTTP/1.1\r\nHost: api.test\r\nContent-Length: 10\r\n\r\nhalf")
+        if number < 2:
+            server.has(number + 1)
+        leave(sluice, client, "reset" if number % 2 else "close")
+    stays = t.client(sluice)
+    stays.request("/")
+    wait_queued(admin, 1)
+    server.go.set()
+    equal(stays.response().status, 502)  # as this server answers nothing
+    equal(server.most, 2)
 
 
 @test("a long response whose client has left is read for a megabyte, then cut; an event stream is cut at once")

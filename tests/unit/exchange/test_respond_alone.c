@@ -157,6 +157,46 @@ static void an_upgrade_without_a_client_ends(void **state)
 	stage_end(stage);
 }
 
+/* Of a request that did not come whole its server gets an end, for which it is not to blame. */
+static void a_cut_request_holds_its_place_until_its_server_has_done(void **state)
+{
+	static const struct stage_conf confs[] = {
+		{.upstream = "max_in_flight = 1", .route = "request_buffering = off"},
+		{.route = "request_buffering = off"},
+	};
+	const char *half = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab";
+
+	(void)state;
+	for (unsigned answers = 0; answers < 2; answers++) {
+		struct stage *stage = stage_begin(&confs[0]);
+		struct exchange *x = flight_begin(stage, half);
+		if (answers)
+			client_close(&stage->client.client, "left");
+		else
+			exchange_request_cut(x);
+		assert_int_equal(x->state, EXCHANGE_FORWARDING);
+		assert_ptr_equal(stage->worker->orphans, x);
+		char bytes[1024];
+		while (memory_peer_receive(stage->servers[0].wire, bytes, sizeof(bytes)) > 0)
+			;
+		assert_int_equal(
+			-1, memory_peer_receive(stage->servers[0].wire, bytes, sizeof(bytes)));
+		assert_int_equal(flight_server(stage)->in_flight, 1);
+		assert_int_equal(x->connection->wait.reason, WAIT_RESPONSE);
+		if (answers)
+			stage_server_sends(stage, 0, SHORT);
+		else
+			memory_peer_end_output(stage->servers[0].wire);
+		stage_turn(stage);
+		assert_int_equal(x->state, EXCHANGE_ENDED);
+		assert_int_equal(flight_server(stage)->in_flight, 0);
+		assert_int_equal(flight_server(stage)->fails, 0);
+		assert_int_equal(flight_idle(stage), 0);
+		stage_end(stage);
+	}
+	assert_int_equal(CUT, ending(&confs[1], half, "", SHORT));
+}
+
 static void what_is_followed_has_bounds(void **state)
 {
 	const struct stage_conf conf = {.upstream = "idle_timeout = 7s"};
@@ -219,6 +259,7 @@ int main(void)
 		cmocka_unit_test(a_write_is_followed_and_a_free_read_is_not),
 		cmocka_unit_test(a_read_that_holds_a_place_is_followed),
 		cmocka_unit_test(an_upgrade_without_a_client_ends),
+		cmocka_unit_test(a_cut_request_holds_its_place_until_its_server_has_done),
 		cmocka_unit_test(what_is_followed_has_bounds),
 		cmocka_unit_test(at_the_end_of_all_nothing_is_followed),
 		cmocka_unit_test(a_held_interim_response_holds_no_orphan),
