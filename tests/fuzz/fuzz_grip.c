@@ -49,7 +49,11 @@ static void fuzz_control(struct slice text)
 	case GRIP_KEEP_ALIVE:
 		check(control.timeout_s >= 1 && control.timeout_s <= GRIP_KEEP_ALIVE_MAX_S);
 		check(control.has_content || got.len == 0);
-		check(control.is_binary || is_utf8(got));
+		check(control.opcode != FRAME_TEXT || is_utf8(got));
+		check(!(control.opcode & 8) || got.len <= FRAME_CONTROL_BYTES);
+		break;
+	case GRIP_SET_META:
+		check(control.name_bytes >= 1 && control.name_bytes <= sizeof(control.name));
 		break;
 	default:
 		check(false);
@@ -70,7 +74,8 @@ static void fuzz_publish(struct slice text)
 	for (size_t i = 0; i < items.count; i++) {
 		const struct publish_item *item = &items.items[i];
 		check(grip_channel_is_valid(item->channel));
-		check(item->is_binary || is_utf8(item->content));
+		check(item->action != PUBLISH_SEND || item->opcode != FRAME_TEXT ||
+			is_utf8(item->content));
 		check(item->action != PUBLISH_CLOSE ||
 			(close_code_is_valid(item->code) &&
 				item->content.len <= FRAME_CONTROL_BYTES - 2));
