@@ -31,7 +31,7 @@ static void defaults(void **state)
 	assert_int_equal(conf->logs.access.sink, LOG_SINK_STDOUT);
 	assert_string_equal(conf->request_id_field, "X-Request-Id");
 	assert_null(conf->hop.via);
-	assert_true(conf->hop.forwarded);
+	assert_false(conf->hop.forwarded);
 	assert_true(listener->v6only);
 	assert_int_equal(listener->header_timeout_ms, 10000);
 	assert_int_equal(listener->max_header_bytes, 16384);

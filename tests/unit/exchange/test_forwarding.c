@@ -33,7 +33,7 @@ static struct exchange *judged(struct stage *stage, const char *host, const char
 
 static void they_are_composed_once(void **state)
 {
-	const struct stage_conf conf = {0};
+	const struct stage_conf conf = {.node = "forwarded = on"};
 	struct stage *stage = stage_begin(&conf);
 	struct forwarding kept = {0};
 
@@ -52,7 +52,7 @@ static void they_are_composed_once(void **state)
 /* Each of what they were composed from. */
 static void they_are_composed_again(void **state)
 {
-	const struct stage_conf conf = {.node = "via = edge"};
+	const struct stage_conf conf = {.node = "via = edge\nforwarded = on"};
 	struct stage *stage = stage_begin(&conf);
 	struct exchange *x = judged(stage, "h", "");
 	struct forwarding kept = {0};
@@ -82,7 +82,7 @@ static void one_that_says_something_itself(void **state)
 		"X-Forwarded-For: 1.1.1.1\r\n", "X-Forwarded-Host: a\r\n",
 		"X-Forwarded-Port: 1\r\n", "X-Forwarded-Proto: https\r\n"};
 	const struct stage_conf conf = {
-		.node = "via = edge", .listener = "trusted_proxies = 192.0.2.0/24"};
+		.node = "via = edge\nforwarded = on", .listener = "trusted_proxies = 192.0.2.0/24"};
 	struct stage *stage = stage_begin(&conf);
 	struct forwarding kept = {0};
 	char before[4096];
@@ -146,7 +146,8 @@ static void long_ones_are_not_kept(void **state)
 
 static void peers_without_an_address(void **state)
 {
-	const struct stage_conf confs[] = {{0}, {.listener = "trusted_proxies = 192.0.2.0/24"}};
+	const struct stage_conf confs[] = {{.node = "forwarded = on"},
+		{.node = "forwarded = on", .listener = "trusted_proxies = 192.0.2.0/24"}};
 
 	(void)state;
 	for (unsigned trusted = 0; trusted < 2; trusted++) {
@@ -167,7 +168,8 @@ static void peers_without_an_address(void **state)
 /* One that has no host tells none, unless a proxy before it does. */
 static void requests_without_a_host(void **state)
 {
-	const struct stage_conf confs[] = {{0}, {.listener = "trusted_proxies = 192.0.2.0/24"}};
+	const struct stage_conf confs[] = {{.node = "forwarded = on"},
+		{.node = "forwarded = on", .listener = "trusted_proxies = 192.0.2.0/24"}};
 
 	(void)state;
 	for (unsigned trusted = 0; trusted < 2; trusted++) {
@@ -189,7 +191,7 @@ static void kept_ones_are_as_composed(void **state)
 	static const char *const fields[] = {
 		"", "", "", "Via: 1.1 a\r\n", "X-Forwarded-Port: 7\r\n"};
 	const struct stage_conf conf = {
-		.node = "via = edge", .listener = "trusted_proxies = 192.0.2.0/24"};
+		.node = "via = edge\nforwarded = on", .listener = "trusted_proxies = 192.0.2.0/24"};
 	struct random random = random_begin("requests");
 	struct stage *stage = stage_begin(&conf);
 	struct forwarding kept = {0};
