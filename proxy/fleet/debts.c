@@ -292,7 +292,7 @@ void debts_pay_begin(struct debts *debts)
 {
 	pthread_mutex_lock(&debts->lock);
 	debts->owed = !debts->owed;
-	debts->is_paying = true;
+	debts->is_paying = debts->count > 0; /* else it is clear meanwhile */
 	debts->paying_count = debts->count;
 	debts->count = 0;
 	debts->round++;
