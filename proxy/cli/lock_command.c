@@ -23,7 +23,7 @@
 /* clang-format off */
 const char cli_lock_usage[] =
 	"       sluice lock NAME -- COMMAND...                   run a command while it holds the lock NAME\n"
-	"         takes [-c FILE] [--lease TIME] [--wait TIME] [--grace TIME]\n";
+	"         takes [-c FILE] [--lease TIME] [--wait TIME] [--grace TIME] [--session ID]\n";
 /* clang-format on */
 
 enum {
@@ -34,6 +34,7 @@ enum {
 
 struct lock_run {
 	const char *path, *name;
+	const char *session; /* to join; NULL: one of its own */
 	uint64_t lease_ms, wait_ms, grace_ms;
 	char **command;
 	struct lock_store store;
@@ -64,6 +65,7 @@ static bool order(struct lock_run *run, enum keeper_order_kind kind, uint64_t nu
 	struct keeper_order order = {
 		.kind = kind, .number = number, .until_ns = run->hold.until_ns};
 
+	memcpy(order.session, run->hold.session, sizeof(order.session));
 	return send(run->keeper, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
 	       (errno != EAGAIN && errno != EWOULDBLOCK);
 }
@@ -202,7 +204,9 @@ static void say_not_had(struct lock_run *run)
 	run->status = run->signal ? LOCK_EXIT_SIGNAL + run->signal : LOCK_EXIT_NOT_HAD;
 	if (run->signal)
 		return;
-	if (run->hold.holder[0])
+	if (run->hold.why[0])
+		fprintf(stderr, "sluice lock: %s: %s\n", run->name, run->hold.why);
+	else if (run->hold.holder[0])
 		fprintf(stderr, "sluice lock: %s: not available in time; %s has it\n", run->name,
 			run->hold.holder);
 	else
@@ -303,6 +307,8 @@ static int serve(struct lock_run *run, const struct conf *conf)
 		return LOCK_EXIT_REFUSED;
 	lock_hold_begin(
 		&run->hold, &run->store, run->name, run->lease_ms, run->wait_ms, on_changed);
+	if (run->session)
+		lock_hold_join(&run->hold, run->session);
 	run->store.changed = on_store_changed;
 	deadline_init(&run->last, run->store.loop.base, on_last);
 	if (!watch(run) || !turn_until_done(run))
@@ -353,12 +359,13 @@ static int run_lock(struct lock_run *run)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-enum { GIVEN_LEASE = 256, GIVEN_WAIT, GIVEN_GRACE };
+enum { GIVEN_LEASE = 256, GIVEN_WAIT, GIVEN_GRACE, GIVEN_SESSION };
 
 static const struct option options[] = {{"config", required_argument, NULL, 'c'},
 	{"lease", required_argument, NULL, GIVEN_LEASE},
 	{"wait", required_argument, NULL, GIVEN_WAIT},
-	{"grace", required_argument, NULL, GIVEN_GRACE}, {"help", no_argument, NULL, 'h'},
+	{"grace", required_argument, NULL, GIVEN_GRACE},
+	{"session", required_argument, NULL, GIVEN_SESSION}, {"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0}};
 
 /* Values are looked at when all are there, as --help goes before a wrong one. */
@@ -389,6 +396,17 @@ static bool take_values(struct lock_run *run, const struct given *given)
 		       &run->wait_ms) &&
 	       take_time(given->grace, "grace", 0, GRACE_MAX_MS, "a duration of up to 1h",
 		       &run->grace_ms);
+}
+
+static bool take_session(const struct lock_run *run)
+{
+	if (!run->session || lock_session_is_valid(run->session))
+		return true;
+	fprintf(stderr,
+		"sluice lock: invalid --session \"%s\"; expected a session as in the list of "
+		"sluice locks\n",
+		run->session);
+	return false;
 }
 
 static bool take_name(struct lock_run *run, const char *name)
@@ -441,6 +459,9 @@ static int take_line(struct lock_run *run, int argc, char **argv)
 		case GIVEN_GRACE:
 			given.grace = optarg;
 			break;
+		case GIVEN_SESSION:
+			run->session = optarg;
+			break;
 		case 'h':
 			printf("usage: %s", cli_lock_usage + strspn(cli_lock_usage, " "));
 			return 0;
@@ -448,7 +469,7 @@ static int take_line(struct lock_run *run, int argc, char **argv)
 			return LOCK_EXIT_USAGE;
 		}
 	}
-	if (!take_name(run, name) || !take_values(run, &given))
+	if (!take_name(run, name) || !take_values(run, &given) || !take_session(run))
 		return LOCK_EXIT_USAGE;
 	run->command = argv + optind;
 	if (*run->command)

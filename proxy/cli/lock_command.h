@@ -11,7 +11,7 @@ enum lock_exit {
 	LOCK_EXIT_REFUSED = 1,   /* the file, or this machine, does not allow it */
 	LOCK_EXIT_USAGE = 2,     /* the command line is wrong */
 	LOCK_EXIT_UNREACHED = 3, /* the store does not let us in */
-	LOCK_EXIT_NOT_HAD = 75,  /* the lock was not to be had in time */
+	LOCK_EXIT_NOT_HAD = 75,  /* the lock was not to be had in time; no session holds it */
 	LOCK_EXIT_LOST = 76,     /* the session was over while the command ran */
 	LOCK_EXIT_NOT_EXECUTABLE = 126,
 	LOCK_EXIT_NOT_FOUND = 127, /* the command */

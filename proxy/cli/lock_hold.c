@@ -88,7 +88,10 @@ static void ask_next(struct lock_hold *hold)
 	case HOLD_WAITING:
 	case HOLD_TAKING:
 		hold->state = HOLD_TAKING;
-		ask(hold, LOCK_TAKE, hold->born);
+		if (hold->is_joined)
+			ask(hold, hold->fence > 0 ? LOCK_USE : LOCK_LOOK, hold->fence);
+		else
+			ask(hold, LOCK_TAKE, hold->born);
 		break;
 	case HOLD_HOLDING:
 		ask(hold, LOCK_USE, hold->fence);
@@ -174,6 +177,35 @@ static void on_taken(struct lock_hold *hold, const struct lock_answer *answer)
 		wait_for(hold, answer);
 }
 
+static void fail_to_join(struct lock_hold *hold, const struct lock_answer *answer)
+{
+	if (answer->session[0] && strcmp(answer->session, hold->session) != 0)
+		snprintf(hold->why, sizeof(hold->why), "session %s does not have it; %s has it",
+			hold->session, answer->session);
+	else
+		snprintf(
+			hold->why, sizeof(hold->why), "session %s does not have it", hold->session);
+	be_done(hold, HOLD_NOT_HAD);
+}
+
+/* First it is looked up, for its fence, and then used by that. */
+static void on_joined(struct lock_hold *hold, const struct lock_answer *answer)
+{
+	bool is_found = (answer->status == LOCK_BUSY || answer->status == LOCK_LAPSED) &&
+			strcmp(answer->session, hold->session) == 0;
+
+	if (hold->is_given_up) {
+		be_done(hold, HOLD_NOT_HAD);
+	} else if (answer->status == LOCK_HELD) {
+		on_granted(hold, answer->fence);
+	} else if (is_found) {
+		hold->fence = answer->fence;
+		ask_next(hold);
+	} else {
+		fail_to_join(hold, answer);
+	}
+}
+
 static void lose(struct lock_hold *hold, const struct lock_answer *answer)
 {
 	if (answer->session[0] && strcmp(answer->session, hold->session) != 0)
@@ -205,6 +237,8 @@ static void on_answer(struct lock_ask *lock_ask, const struct lock_answer *answe
 		on_unknown(hold);
 	else if (lock_ask->verb == LOCK_TAKE)
 		on_taken(hold, answer);
+	else if (hold->state == HOLD_TAKING)
+		on_joined(hold, answer);
 	else if (answer->status == LOCK_OVER)
 		lose(hold, answer);
 	else if (lock_ask->verb == LOCK_RELEASE)
@@ -284,6 +318,12 @@ void lock_hold_begin(struct lock_hold *hold, struct lock_store *store, const cha
 	set(hold, &hold->next, RETRY_MS); /* or when the store is ready */
 }
 
+void lock_hold_join(struct lock_hold *hold, const char *session)
+{
+	hold->is_joined = true;
+	snprintf(hold->session, sizeof(hold->session), "%s", session);
+}
+
 void lock_hold_look(struct lock_hold *hold)
 {
 	if (hold->store->is_refused && hold->state == HOLD_TAKING)
@@ -305,6 +345,10 @@ void lock_hold_release(struct lock_hold *hold)
 	hold->state = HOLD_RELEASING;
 	hold->last.is_patient = false;
 	deadline_clear(&hold->next);
+	if (hold->is_joined) {
+		be_done(hold, HOLD_RELEASED);
+		return;
+	}
 	set(hold, &hold->last, LEAVE_MS);
 	ask_next(hold);
 }

@@ -5,6 +5,9 @@
  *    |  `--another has it: WAITING --> TAKING     `-- over, or the lease's end came: DONE (lost)
  *    `-- given up, refused: DONE
  *
+ * A session that another process has begun is joined: it is looked up, and used if it has the lock.
+ * What joins does not release it; that is left to the process that began it.
+ *
  * The lease runs from before the ask that the store granted, by the node's clock that also counts
  * while the machine sleeps. While it does, the store is asked again and again; at its end it is
  * lost, unless this process stood still until then: then the store is asked once more. So it is
@@ -34,6 +37,7 @@ struct lock_hold {
 	enum lock_hold_state state;
 	enum lock_hold_end end;
 	bool is_asked, is_given_up;
+	bool is_joined; /* the session is another process's, and not to be released */
 	uint64_t born, fence;
 	uint64_t lease_ms, wait_ms; /* wait_ms: UINT64_MAX: as long as it takes */
 	uint64_t began_ms;
@@ -43,7 +47,7 @@ struct lock_hold {
 	struct deadline next;      /* to ask again */
 	struct deadline last;      /* TAKING, WAITING: of the wait; HOLDING: the lease's end */
 	char holder[LOCK_SESSION_BYTES]; /* another that was seen to have it; "": none */
-	char why[256];
+	char why[320]; /* of HOLD_LOST, and of HOLD_NOT_HAD where the session to join is over */
 	/* The lock is had, its lease was renewed, or it is DONE. */
 	void (*changed)(struct lock_hold *hold);
 };
@@ -51,6 +55,8 @@ struct lock_hold {
 /* Begins to take it. `name` and `store` outlive it. */
 void lock_hold_begin(struct lock_hold *hold, struct lock_store *store, const char *name,
 	uint64_t lease_ms, uint64_t wait_ms, void (*changed)(struct lock_hold *hold));
+/* Joins `session` instead of beginning one. Directly after lock_hold_begin. */
+void lock_hold_join(struct lock_hold *hold, const char *session);
 /* Does not take it any more: DONE when it is known that it is not held, after a second at most. */
 void lock_hold_give_up(struct lock_hold *hold);
 /* Of HOLDING. */

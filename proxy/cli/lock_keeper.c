@@ -46,21 +46,22 @@ static void report(const struct keeper *keeper, enum keeper_report_kind kind, in
 /* ---- the command ----------------------------------------------------------------------------- */
 
 /* In the command's process. Returns only when it can't be executed. */
-static void execute(const struct keeper *keeper, uint64_t fence, pid_t parent)
+static void execute(const struct keeper *keeper, const struct keeper_order *order, pid_t parent)
 {
 	char text[24];
 
-	snprintf(text, sizeof(text), "%" PRIu64, fence);
+	snprintf(text, sizeof(text), "%" PRIu64, order->number);
 	setpgid(0, 0);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
-		setenv("SLUICE_FENCE", text, 1) != 0)
+		setenv("SLUICE_FENCE", text, 1) != 0 ||
+		setenv("SLUICE_SESSION", order->session, 1) != 0)
 		return;
 	sigprocmask(SIG_SETMASK, &keeper->mask, NULL);
 	execvp(keeper->command[0], keeper->command);
 }
 
 /* Returns 0 when the command is executed, or an errno value. */
-static int start_command(struct keeper *keeper, uint64_t fence)
+static int start_command(struct keeper *keeper, const struct keeper_order *order)
 {
 	pid_t parent = getpid();
 	int ends[2], failure = 0;
@@ -69,7 +70,7 @@ static int start_command(struct keeper *keeper, uint64_t fence)
 		return errno;
 	keeper->pid = fork();
 	if (keeper->pid == 0) {
-		execute(keeper, fence, parent);
+		execute(keeper, order, parent);
 		failure = errno ? errno : EIO;
 		_exit(write(ends[1], &failure, sizeof(failure)) == sizeof(failure) ? 127 : 126);
 	}
@@ -99,7 +100,7 @@ static void run_command(struct keeper *keeper, const struct keeper_order *order)
 {
 	if (clock_boot_ns() >= order->until_ns)
 		return;
-	int error = start_command(keeper, order->number);
+	int error = start_command(keeper, order);
 
 	if (error) {
 		report(keeper, KEEPER_FAILED, error);

@@ -21,6 +21,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "fleet/lock.h"
+
 enum keeper_order_kind {
 	KEEPER_RUN,    /* number: the fence */
 	KEEPER_LIVE,   /* the same, with another time */
@@ -30,7 +32,8 @@ enum keeper_order_kind {
 
 struct keeper_order {
 	uint64_t kind, number;
-	uint64_t until_ns; /* of RUN and LIVE: by clock_boot_ns */
+	uint64_t until_ns;                /* of RUN and LIVE: by clock_boot_ns */
+	char session[LOCK_SESSION_BYTES]; /* of RUN and LIVE */
 };
 
 enum keeper_report_kind {

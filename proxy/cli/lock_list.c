@@ -18,6 +18,8 @@
 
 const char cli_locks_usage[] =
 	"       sluice locks [-c FILE] [--json]                  list the locks and holders\n"
+	"       sluice locks show NAME [-c FILE] [--json]        print one; 75: no session holds "
+	"it\n"
 	"       sluice locks end NAME [-c FILE] [--json]         end the session that holds it\n";
 
 /* The store has to have answered something by then: of many locks it answers for long. And what it
@@ -43,7 +45,8 @@ struct look {
 
 struct listing {
 	struct lock_store store;
-	const char *name; /* of the lock to end; NULL: list */
+	const char *name; /* of the lock to end or to show; NULL: list */
+	bool is_shown;    /* that lock; nothing ends */
 	uint64_t fence;   /* of its session; 0: not known yet */
 	bool may_have_ended;
 	struct look *looks; /* all that were made */
@@ -81,6 +84,9 @@ static void on_looked(struct lock_ask *ask, const struct lock_answer *answer)
 		return;
 	}
 	listing->answered_ms = loop_now_ms(&listing->store.loop);
+	if (answer->status == LOCK_FREE && listing->is_shown)
+		json_array_append_new(
+			listing->rows, json_pack("{s:s,s:s}", "name", look->name, "state", "free"));
 	if (answer->status == LOCK_BUSY || answer->status == LOCK_LAPSED)
 		add_row(listing, look->name, answer);
 }
@@ -248,7 +254,9 @@ static void free_looks(struct listing *listing)
 static void begin(struct listing *listing)
 {
 	listing->has_begun = true;
-	if (listing->fence > 0)
+	if (listing->is_shown)
+		ask(listing, listing->name, LOCK_LOOK, on_looked);
+	else if (listing->fence > 0)
 		ask(listing, listing->name, LOCK_END, on_ended);
 	else if (listing->name)
 		find_session(listing);
@@ -387,22 +395,31 @@ static void print_rows(const struct listing *listing, bool json)
 	}
 }
 
+static bool is_active(const json_t *row)
+{
+	const char *state = json_string_value(json_object_get(row, "state"));
+
+	return state && strcmp(state, "active") == 0;
+}
+
 static int answer(struct listing *listing, bool json)
 {
 	if (listing->store.is_refused)
 		return LOCK_EXIT_UNREACHED;
-	if (listing->name && json_array_size(listing->rows) == 0) {
+	if (listing->name && !listing->is_shown && json_array_size(listing->rows) == 0) {
 		fprintf(stderr, "sluice locks: no session has %s\n", listing->name);
 		return LOCK_EXIT_REFUSED;
 	}
 	sort_rows(listing->rows);
 	print_rows(listing, json);
-	return 0;
+	return listing->is_shown && !is_active(json_array_get(listing->rows, 0)) ? LOCK_EXIT_NOT_HAD
+										 : 0;
 }
 
-static int list(const char *path, const char *name, bool json)
+static int list(const char *path, const char *name, bool is_shown, bool json)
 {
-	struct listing listing = {.name = name, .names = json_object(), .rows = json_array()};
+	struct listing listing = {
+		.name = name, .is_shown = is_shown, .names = json_object(), .rows = json_array()};
 	const struct conf *conf = cli_load(path);
 	int status = LOCK_EXIT_REFUSED;
 
@@ -420,26 +437,28 @@ static int list(const char *path, const char *name, bool json)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-/* [end NAME]. Returns 0, or an exit status. */
-static int take_words(char **words, int count, const char **name)
+/* [show | end NAME]. Returns 0, or an exit status. */
+static int take_words(char **words, int count, const char **name, bool *is_shown)
 {
 	if (count == 0)
 		return 0;
-	if (strcmp(words[0], "end") != 0) {
-		fprintf(stderr, "sluice locks: unknown command \"%s\"; expected end NAME\n",
+	*is_shown = strcmp(words[0], "show") == 0;
+	if (!*is_shown && strcmp(words[0], "end") != 0) {
+		fprintf(stderr,
+			"sluice locks: unknown command \"%s\"; expected show NAME or end NAME\n",
 			words[0]);
 		return LOCK_EXIT_USAGE;
 	}
 	if (count != 2) {
-		fputs("sluice locks end: expected NAME\n", stderr);
+		fprintf(stderr, "sluice locks %s: expected NAME\n", words[0]);
 		return LOCK_EXIT_USAGE;
 	}
 	if (!lock_name_is_valid(words[1])) {
 		fprintf(stderr,
-			"sluice locks end: invalid name \"%s\"; expected 1 to 64 of A-Z a-z 0-9 . "
+			"sluice locks %s: invalid name \"%s\"; expected 1 to 64 of A-Z a-z 0-9 . "
 			"_ : "
 			"-\n",
-			words[1]);
+			words[0], words[1]);
 		return LOCK_EXIT_USAGE;
 	}
 	*name = words[1];
@@ -452,7 +471,7 @@ int cli_locks(int argc, char **argv)
 		{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0}};
 	const char *path = CLI_DEFAULT_FILE, *name = NULL;
-	bool json = false;
+	bool json = false, is_shown = false;
 	int option, status = 0;
 
 	optind = 1;
@@ -472,8 +491,8 @@ int cli_locks(int argc, char **argv)
 			return LOCK_EXIT_USAGE;
 		}
 	}
-	status = take_words(argv + optind, argc - optind, &name);
+	status = take_words(argv + optind, argc - optind, &name, &is_shown);
 	if (status)
 		fputs(cli_locks_usage, stderr);
-	return status ? status : list(path, name, json);
+	return status ? status : list(path, name, is_shown, json);
 }

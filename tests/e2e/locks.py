@@ -142,6 +142,55 @@ def properties(t):
         until(lambda: locks.listed()["n13"]["state"] == "lapsed", "the lease's end")
         locks.administer("end", "n13")
         true("n13" not in locks.listed(), "it was ended")
+    with t.point("one lock by name, with a status that says whether a session holds it"):
+        equal(locks.administer("show", "n15")[0], 75)
+        equal(locks.shown("n15"), {"name": "n15", "state": "free"}, "nobody has ever taken it")
+        mine = Session(t, redis.number, "mine/1/1")
+        fence = mine.take("n15", 1)
+        until(lambda: locks.shown("n15")["state"] == "lapsed", "the lease's end")
+        equal(locks.administer("show", "n15")[0], 75)
+        equal(mine.ask("use", "n15", fence)[0], "held")
+        status, output = locks.administer("show", "n15")
+        equal(status, 0, output)
+        true("mine/1/1" in output and str(fence) in output, output)
+        equal({name: locks.shown("n15")[name] for name in ("name", "state", "session", "fence")},
+              {"name": "n15", "state": "active", "session": "mine/1/1", "fence": fence})
+        mine.ask("release", "n15", fence)
+        equal(locks.shown("n15"), {"name": "n15", "state": "free"}, "it was released")
+        for words in (("show",), ("show", "a", "b"), ("show", "a b")):
+            status, output = locks.administer(*words)
+            equal(status, 2, output)
+            true(output.startswith("sluice locks show: "), output)
+    with t.point("a second process joins a session by its id, has its fence, and does not end it"):
+        first = begun(locks.shell("n16", f"echo $SLUICE_SESSION $SLUICE_FENCE; {FOREVER}", *HELD_LONG))
+        session, fence = first.output().splitlines()[0].split()
+        equal(locks.shown("n16")["session"], session)
+        status, output = locks.run("n16", "sh", "-c", "echo $SLUICE_SESSION $SLUICE_FENCE; exit 4",
+                                   options=("--session", session))
+        equal((status, output), (4, f"{session} {fence}\n"))
+        equal(locks.shown("n16")["session"], session, "it goes on")
+        second = begun(locks.shell("n16", FOREVER, "--session", session, "--lease", "1s"))
+        first.signal(signal.SIGTERM)
+        equal(first.wait(), 128 + signal.SIGTERM, "its own command has ended, and it releases the lock")
+        equal(second.wait(), 76, second.output())
+    with t.point("a session that does not hold the lock is not joined, nor waited for"):
+        status, output = locks.run("n16", "true", options=("--session", session))
+        equal((status, output), (75, f"sluice lock: n16: session {session} does not have it\n"))
+        third = begun(locks.shell("n16", FOREVER, *HELD_LONG))
+        status, output = locks.run("n16", "true", options=("--session", session))
+        equal(status, 75)
+        true(f"does not have it; {locks.shown('n16')['session']} has it" in output, output)
+        third.kill()
+    with t.point("a joined session outlives the process that began it, as long as one renews it"):
+        locks.administer("end", "n16")
+        first = begun(locks.shell("n16", FOREVER, "--lease", "1s"))
+        session = locks.shown("n16")["session"]
+        second = begun(locks.shell("n16", FOREVER, "--session", session, "--lease", "1s"))
+        first.kill()
+        equal(locks.run("n16", "true", options=("--wait", "2s"))[0], 75)
+        second.signal(signal.SIGTERM)
+        equal(second.wait(), 128 + signal.SIGTERM)
+        equal(locks.run("n16", "true"), (0, ""), "it is free after the lease")
     with t.point("the fence grows with every taking, also when the store has lost its memory"):
         fences = []
         for n in range(6):
@@ -617,7 +666,8 @@ def errors(t):
         true("there is no store in [fleet]" in output, output)
         for words in ((), ("a",), ("a", "--"), ("a", "b", "--", "true"), ("a", "--lease", "0", "--", "true"),
                       ("a", "--lease", "x", "--", "true"), ("a", "--grace", "2h", "--", "true"),
-                      ("a", "--wait", "-1", "--", "true")):
+                      ("a", "--wait", "-1", "--", "true"), ("a", "--session", "-", "--", "true"),
+                      ("a", "--session", "a b", "--", "true")):
             child = Process([BINARY, "lock", "-c", good.path, *words], "lock")
             equal(child.wait(), 2, words)
             true(re.search("^sluice lock: ", child.output(), re.M), child.output())

@@ -41,6 +41,12 @@ class Locks:
         child = Process([BINARY, "locks", "-c", self.path, *words], "locks")
         return child.wait(), child.output()
 
+    def shown(self, name):
+        """The row of one lock."""
+        child = Process([BINARY, "locks", "-c", self.path, "show", name, "--json"], "locks")
+        child.wait()
+        return json.loads(child.answer())
+
     def listed(self):
         """{name: row}"""
         child = Process([BINARY, "locks", "-c", self.path, "--json"], "locks")

@@ -383,6 +383,67 @@ static void an_ask_under_way_ends_with_it(void **state)
 	assert_int_equal(world.cancelled, 1);
 }
 
+static void begin_join(void)
+{
+	world.store.link.state = STORE_READY;
+	lock_hold_begin(&world.hold, &world.store, "n", LEASE_MS, UINT64_MAX, on_changed);
+	lock_hold_join(&world.hold, "mine");
+	lock_hold_look(&world.hold);
+	assert_asked(LOCK_LOOK, 0);
+}
+
+static void a_session_is_joined_by_its_fence_and_not_released(void **state)
+{
+	(void)state;
+	begin_join();
+	answer_as(LOCK_UNKNOWN, 0, 0, "");
+	go_to(200);
+	assert_asked(LOCK_LOOK, 0);
+	answer_as(LOCK_LAPSED, 71, 0, "mine");
+	assert_asked(LOCK_USE, 71);
+	answer_as(LOCK_HELD, 71, LEASE_MS, "mine");
+	assert_int_equal(world.hold.state, HOLD_HOLDING);
+	assert_true(world.hold.until_ns == (BEGIN_MS + 200 + LEASE_MS) * CLOCK_NS_PER_MS);
+	go_to(1200);
+	assert_asked(LOCK_USE, 71);
+	answer_as(LOCK_HELD, 71, LEASE_MS, "mine");
+	lock_hold_release(&world.hold);
+	assert_null(world.asked);
+	assert_done(HOLD_RELEASED);
+}
+
+static void a_session_that_is_over_is_not_joined(void **state)
+{
+	static const struct {
+		enum lock_status status;
+		const char *session, *why;
+	} cases[] = {{LOCK_BUSY, "other", "session mine does not have it; other has it"},
+		{LOCK_FREE, "", "session mine does not have it"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		begin_join();
+		answer_as(cases[i].status, 72, 5, cases[i].session);
+		assert_done(HOLD_NOT_HAD);
+		assert_string_equal(world.hold.why, cases[i].why);
+		lock_hold_end(&world.hold);
+	}
+	begin_join(); /* overtaken between the two */
+	answer_as(LOCK_BUSY, 71, 5, "mine");
+	answer_as(LOCK_OVER, 72, 5, "other");
+	assert_done(HOLD_NOT_HAD);
+}
+
+static void one_given_up_while_it_joins_is_left(void **state)
+{
+	(void)state;
+	begin_join();
+	lock_hold_give_up(&world.hold);
+	answer_as(LOCK_BUSY, 71, 5, "mine");
+	assert_done(HOLD_NOT_HAD);
+	assert_null(world.asked);
+}
+
 #define HOLD_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -405,6 +466,9 @@ int main(void)
 		HOLD_TEST(what_is_given_up_is_released_when_it_is_granted),
 		HOLD_TEST(a_wait_is_given_up_at_once),
 		HOLD_TEST(an_ask_under_way_ends_with_it),
+		HOLD_TEST(a_session_is_joined_by_its_fence_and_not_released),
+		HOLD_TEST(a_session_that_is_over_is_not_joined),
+		HOLD_TEST(one_given_up_while_it_joins_is_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
