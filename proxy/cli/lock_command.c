@@ -2,21 +2,16 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/container.h"
-#include "cli/descendants.h"
 #include "cli/load.h"
+#include "cli/lock_guard.h"
 #include "cli/lock_hold.h"
-#include "cli/lock_keeper.h"
 #include "cli/scan.h"
 #include "daemon/signals.h"
 
@@ -36,14 +31,12 @@ struct lock_run {
 	const char *path, *name;
 	const char *session; /* to join; NULL: one of its own */
 	uint64_t lease_ms, wait_ms, grace_ms;
-	char **command;
+	struct lock_guard guard;
 	struct lock_store store;
 	struct lock_hold hold;
 	struct signals signals;
 	struct event *reports;
 	struct deadline last; /* after a loss: the keeper must have ended the command */
-	int keeper;           /* its descriptor */
-	pid_t keeper_pid;     /* 0: it is gone */
 	bool was_started;     /* the command; or it was tried */
 	bool has_ended;       /* the command, or nothing of it has begun */
 	int signal;           /* that came before the command ran */
@@ -52,51 +45,14 @@ struct lock_run {
 
 /* ---- the keeper ------------------------------------------------------------------------------ */
 
-/* How long a keeper that continues may take to read the orders that came while it was stopped. */
-enum { ORDER_MS = 200, ORDER_LOOK_MS = 10 };
-
-/* From the end of the grace on, so long the keeper may take to kill the command. */
-enum { KILL_MS = 500 };
-
-/* False: the keeper stands still, and its socket holds no more. One that is gone is seen at the
- * next read. It never waits: the lease must go on, or its loss be seen. */
-static bool order(struct lock_run *run, enum keeper_order_kind kind, uint64_t number)
+static struct keeper_order order_of(
+	const struct lock_run *run, enum keeper_order_kind kind, uint64_t number)
 {
 	struct keeper_order order = {
 		.kind = kind, .number = number, .until_ns = run->hold.until_ns};
 
 	memcpy(order.session, run->hold.session, sizeof(order.session));
-	return send(run->keeper, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
-	       (errno != EAGAIN && errno != EWOULDBLOCK);
-}
-
-/* It may have been stopped alone. */
-static void wake_keeper(const struct lock_run *run)
-{
-	if (run->keeper_pid > 0)
-		kill(run->keeper_pid, SIGCONT);
-}
-
-/* An order that must arrive. False: the keeper does not continue. */
-static bool wake_and_order(struct lock_run *run, enum keeper_order_kind kind, uint64_t number)
-{
-	struct pollfd room = {.fd = run->keeper, .events = POLLOUT};
-
-	wake_keeper(run);
-	for (int waited_ms = 0; waited_ms < ORDER_MS; waited_ms += ORDER_LOOK_MS) {
-		if (order(run, kind, number))
-			return true;
-		poll(&room, 1, ORDER_LOOK_MS);
-	}
-	return false;
-}
-
-/* One that does not continue ends with its command. */
-static void order_end(struct lock_run *run)
-{
-	if (!wake_and_order(run, KEEPER_END, run->grace_ms))
-		kill(run->keeper_pid, SIGKILL); /* its end is read, and then its descendants are
-						   killed */
+	return order;
 }
 
 /* It has ended, or nothing of it has begun. */
@@ -109,31 +65,6 @@ static void note_end(struct lock_run *run, int status)
 	lock_hold_release(&run->hold);
 }
 
-static int status_of(int64_t status)
-{
-	int wait_status = (int)status;
-
-	return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status)
-				      : LOCK_EXIT_SIGNAL + WTERMSIG(wait_status);
-}
-
-static void take_report(struct lock_run *run, const struct keeper_report *report)
-{
-	switch ((enum keeper_report_kind)report->kind) {
-	case KEEPER_STARTED:
-		break;
-	case KEEPER_FAILED:
-		fprintf(stderr, "sluice lock: %s: %s\n", run->command[0],
-			strerror((int)report->number));
-		note_end(run,
-			report->number == ENOENT ? LOCK_EXIT_NOT_FOUND : LOCK_EXIT_NOT_EXECUTABLE);
-		break;
-	case KEEPER_ENDED:
-		note_end(run, status_of(report->number));
-		break;
-	}
-}
-
 /* Before the command is begun, this signal ends the wait for the lock. */
 static void give_up(struct lock_run *run, int number)
 {
@@ -144,35 +75,31 @@ static void give_up(struct lock_run *run, int number)
 
 static void note_keeper_killed(struct lock_run *run)
 {
-	fputs("sluice lock: the process that keeps the command was killed\n", stderr);
-	descendants_kill(); /* also those that left the command's process group */
-	run->keeper_pid = 0;
+	lock_guard_note_killed(&run->guard);
 	if (run->was_started)
 		note_end(run, LOCK_EXIT_SIGNAL + SIGKILL);
 	else
 		give_up(run, SIGKILL);
 }
 
-/* Is there more to read in spite of it? Of a keeper that ends before it has read all orders, the
- * socket first reports ECONNRESET, and then what the keeper has sent. */
-static bool is_passing(int error)
-{
-	return error == EAGAIN || error == EINTR || error == ECONNRESET;
-}
-
 static void on_report(evutil_socket_t fd, short what, void *arg)
 {
 	struct lock_run *run = arg;
-	struct keeper_report report;
-	ssize_t size = recv(fd, &report, sizeof(report), MSG_DONTWAIT);
+	int status;
 
+	(void)fd;
 	(void)what;
-	if (size == sizeof(report)) {
-		take_report(run, &report);
-	} else if (size >= 0 || !is_passing(errno)) {
+	switch (lock_guard_read(&run->guard, &status)) {
+	case GUARD_NOTHING:
+		break;
+	case GUARD_ENDED:
+		note_end(run, status);
+		break;
+	case GUARD_GONE:
 		event_del(run->reports);
 		if (!run->has_ended)
 			note_keeper_killed(run);
+		break;
 	}
 }
 
@@ -184,9 +111,9 @@ static void end_command(struct lock_run *run)
 	run->status = LOCK_EXIT_LOST;
 	if (run->has_ended)
 		return;
-	order_end(run);
+	lock_guard_end_command(&run->guard, run->grace_ms);
 	uint64_t now_ms = loop_now_ms(&run->store.loop);
-	deadline_set(&run->last, now_ms + run->grace_ms + KILL_MS, now_ms);
+	deadline_set(&run->last, now_ms + run->grace_ms + LOCK_GUARD_KILL_MS, now_ms);
 }
 
 /* It was stopped meanwhile. With its end its descendants are killed. */
@@ -195,7 +122,7 @@ static void on_last(struct deadline *last)
 	struct lock_run *run = CONTAINER_OF(last, struct lock_run, last);
 
 	if (!run->has_ended)
-		kill(run->keeper_pid, SIGKILL);
+		kill(run->guard.pid, SIGKILL);
 }
 
 static void say_not_had(struct lock_run *run)
@@ -245,10 +172,13 @@ static void on_changed(struct lock_hold *hold)
 {
 	struct lock_run *run = CONTAINER_OF(hold, struct lock_run, hold);
 
-	if (hold->state == HOLD_DONE)
+	if (hold->state == HOLD_DONE) {
 		be_done(run);
-	else
-		order(run, run->was_started ? KEEPER_LIVE : KEEPER_RUN, hold->fence);
+	} else {
+		struct keeper_order order =
+			order_of(run, run->was_started ? KEEPER_LIVE : KEEPER_RUN, hold->fence);
+		lock_guard_order(&run->guard, &order);
+	}
 	run->was_started |= hold->state == HOLD_HOLDING;
 }
 
@@ -269,9 +199,10 @@ static bool is_ignored(int number)
 static void on_signal(int number, void *context)
 {
 	struct lock_run *run = context;
+	struct keeper_order order = order_of(run, KEEPER_SIGNAL, (uint64_t)number);
 
 	if (run->was_started)
-		wake_and_order(run, KEEPER_SIGNAL, (uint64_t)number);
+		lock_guard_wake_and_order(&run->guard, &order);
 	else if (!is_ignored(number))
 		give_up(run, number);
 }
@@ -282,7 +213,7 @@ static bool watch(struct lock_run *run)
 {
 	struct event_base *base = run->store.loop.base;
 
-	run->reports = event_new(base, run->keeper, EV_READ | EV_PERSIST, on_report, run);
+	run->reports = event_new(base, run->guard.fd, EV_READ | EV_PERSIST, on_report, run);
 	if (run->reports && event_add(run->reports, NULL) == 0 &&
 		signals_begin(&run->signals, base, on_signal, run))
 		return true;
@@ -323,16 +254,6 @@ static int serve(struct lock_run *run, const struct conf *conf)
 	return run->status;
 }
 
-/* Waits for its end, which it sees at its socket; it may have been stopped alone. */
-static void leave_keeper(struct lock_run *run)
-{
-	close(run->keeper);
-	if (run->keeper_pid == 0)
-		return;
-	wake_keeper(run);
-	waitpid(run->keeper_pid, NULL, 0);
-}
-
 /* The keeper begins before there are connections, and has the signals' masks as we got them. */
 static int run_lock(struct lock_run *run)
 {
@@ -341,18 +262,14 @@ static int run_lock(struct lock_run *run)
 
 	if (!conf)
 		return status;
-	signal(SIGCHLD, SIG_DFL); /* if ignored, the ends of children would not be reported */
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1) == 0)
-		run->keeper = keeper_start(run->command, &run->keeper_pid);
-	if (run->keeper < 0) {
-		fprintf(stderr, "sluice lock: %s\n", strerror(errno));
+	if (!lock_guard_start(&run->guard)) {
 		conf_release(conf);
 		return status;
 	}
 	signals_block();
 	signal(SIGPIPE, SIG_IGN);
 	status = serve(run, conf);
-	leave_keeper(run);
+	lock_guard_leave(&run->guard);
 	conf_release(conf);
 	return status;
 }
@@ -471,8 +388,8 @@ static int take_line(struct lock_run *run, int argc, char **argv)
 	}
 	if (!take_name(run, name) || !take_values(run, &given) || !take_session(run))
 		return LOCK_EXIT_USAGE;
-	run->command = argv + optind;
-	if (*run->command)
+	run->guard.command = argv + optind;
+	if (*run->guard.command)
 		return -1;
 	fputs("sluice lock: a command is needed behind --\n", stderr);
 	return LOCK_EXIT_USAGE;
@@ -484,7 +401,7 @@ int cli_lock(int argc, char **argv)
 		.lease_ms = 10000,
 		.wait_ms = UINT64_MAX,
 		.grace_ms = 2000,
-		.keeper = -1,
+		.guard = {.program = "sluice lock"},
 		.signals = {.fd = -1}};
 	int status = take_line(&run, argc, argv);
 

@@ -53,8 +53,8 @@ static void execute(const struct keeper *keeper, const struct keeper_order *orde
 	snprintf(text, sizeof(text), "%" PRIu64, order->number);
 	setpgid(0, 0);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
-		setenv("SLUICE_FENCE", text, 1) != 0 ||
-		setenv("SLUICE_SESSION", order->session, 1) != 0)
+		setenv(order->session[0] ? "SLUICE_FENCE" : "SLUICE_SLOT", text, 1) != 0 ||
+		(order->session[0] && setenv("SLUICE_SESSION", order->session, 1) != 0))
 		return;
 	sigprocmask(SIG_SETMASK, &keeper->mask, NULL);
 	execvp(keeper->command[0], keeper->command);

@@ -1,6 +1,6 @@
 /*
- * The process that has the command of `sluice lock` and ends it: it lives as long as `sluice lock`
- * and the command, and looks only at them and the clock.
+ * The process that has the command of `sluice lock` (or `sluice semaphore hold`) and ends it: it
+ * lives as long as `sluice lock` and the command, and looks only at them and the clock.
  *
  *   sluice lock --RUN, LIVE, SIGNAL, END--> keeper --> command, in a process group of its own
  *               <----- FAILED, ENDED ------
@@ -24,7 +24,7 @@
 #include "fleet/lock.h"
 
 enum keeper_order_kind {
-	KEEPER_RUN,    /* number: the fence */
+	KEEPER_RUN,    /* number: the fence, or the slot of a semaphore */
 	KEEPER_LIVE,   /* the same, with another time */
 	KEEPER_SIGNAL, /* number: of the signal */
 	KEEPER_END,    /* number: milliseconds from TERM to KILL */
@@ -33,7 +33,7 @@ enum keeper_order_kind {
 struct keeper_order {
 	uint64_t kind, number;
 	uint64_t until_ns;                /* of RUN and LIVE: by clock_boot_ns */
-	char session[LOCK_SESSION_BYTES]; /* of RUN and LIVE */
+	char session[LOCK_SESSION_BYTES]; /* of RUN and LIVE; "": of a semaphore */
 };
 
 enum keeper_report_kind {

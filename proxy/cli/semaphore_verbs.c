@@ -7,6 +7,7 @@
 
 #include "cli/load.h"
 #include "cli/semaphore.h"
+#include "cli/semaphore_hold.h"
 #include "cli/table.h"
 #include "conf/errors.h"
 #include "semaphore/administer.h"
@@ -26,7 +27,7 @@ struct task {
 struct semaphore_verb {
 	const char *word;
 	bool takes_count, takes_ensure;
-	enum administer_result (*run)(struct task *task);
+	enum administer_result (*run)(struct task *task); /* NULL: hold */
 	void (*describe)(const struct task *task, json_t *answer);
 };
 
@@ -141,6 +142,7 @@ static const struct semaphore_verb verbs[] = {
 	{"prune", false, false, run_prune, describe_change},
 	{"status", false, false, run_status, describe_holders},
 	{"wait", false, false, run_wait, describe_nothing},
+	{"hold", false, false, NULL, NULL},
 };
 
 const struct semaphore_verb *semaphore_verb_find(const char *word)
@@ -169,13 +171,17 @@ bool semaphore_verb_takes_ensure(const struct semaphore_verb *verb)
 	return verb->takes_ensure;
 }
 
+bool semaphore_verb_takes_command(const struct semaphore_verb *verb)
+{
+	return !verb->run;
+}
+
 /* ---- the broker ------------------------------------------------------------------------------ */
 
-/* `file:line: [semaphore NAME] `, of the section or of a line in it */
-static void print_front(const struct task *task, const struct conf *conf, unsigned line)
+void semaphore_print_front(
+	const struct conf *conf, const struct conf_semaphore *semaphore, unsigned line)
 {
-	fprintf(stderr, "%s:%u: [semaphore %s] ", CONF_PLACE_ARGS(conf, line),
-		task->semaphore->name);
+	fprintf(stderr, "%s:%u: [semaphore %s] ", CONF_PLACE_ARGS(conf, line), semaphore->name);
 }
 
 static int report(const struct task *task, const struct conf *conf, enum administer_result result)
@@ -193,7 +199,7 @@ static int report(const struct task *task, const struct conf *conf, enum adminis
 		print_answer(task, answer);
 		json_decref(answer);
 	} else {
-		print_front(task, conf, task->semaphore->line);
+		semaphore_print_front(conf, task->semaphore, task->semaphore->line);
 		fprintf(stderr, "%s: %s\n", verb->word, task->report.why);
 	}
 	return statuses[result];
@@ -210,7 +216,7 @@ static int run_verb(struct task *task, const struct conf *conf)
 		task->semaphore->name);
 	rabbit = rabbit_open(task->semaphore, purpose, why, sizeof(why));
 	if (!rabbit) {
-		print_front(task, conf, task->semaphore->broker.address.line);
+		semaphore_print_front(conf, task->semaphore, task->semaphore->broker.address.line);
 		fprintf(stderr, "broker: %s: %s\n", task->semaphore->broker.address.text, why);
 		return SEMAPHORE_EXIT_UNREACHED;
 	}
@@ -247,7 +253,9 @@ int semaphore_verb_run(const struct semaphore_call *call)
 	if (!conf)
 		return status;
 	task.semaphore = find_semaphore(conf, call->name);
-	if (task.semaphore)
+	if (task.semaphore && semaphore_verb_takes_command(call->verb))
+		status = semaphore_hold_run(call, conf, task.semaphore);
+	else if (task.semaphore)
 		status = run_verb(&task, conf);
 	conf_release(conf);
 	return status;

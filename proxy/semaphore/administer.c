@@ -186,11 +186,8 @@ static enum administer_result take_away(
 {
 	if (report->max == 0)
 		return refuse_missing(report);
-	if (count >= report->max)
-		return refuse(report,
-			"it has %u slot%s, of which one has to stay; destroy removes "
-			"all",
-			report->max, report->max == 1 ? "" : "s");
+	if (count > report->max)
+		return refuse(report, "it has %u slot%s", report->max, report->max == 1 ? "" : "s");
 	return lower_to(admin, report->max - count, report);
 }
 

@@ -47,7 +47,7 @@ enum administer_result administer_add(
 	const struct administrator *admin, uint32_t count, struct administer_report *report);
 
 /* Removes the last `count` slots. Their holders continue until they look (administer_wait). Refused
- * when no slot would be left. */
+ * when there are fewer. Without a slot there is no semaphore, as after administer_destroy. */
 enum administer_result administer_remove(
 	const struct administrator *admin, uint32_t count, struct administer_report *report);
 

@@ -2,10 +2,11 @@
 import json
 import os
 import re
+import signal
 import socket
 import threading
 
-from lib.process import BINARY, Process
+from lib.process import BINARY, Process, until
 from lib.rabbit import Rabbit
 from lib.tap import equal, group, main, true
 
@@ -69,8 +70,11 @@ def life(t, rabbit):
     with t.point("slots are added and removed"):
         equal(one.do("add", 4)["max"], 7)
         equal(one.do("remove", 5), {"name": "s", "max": 2, "added": 0, "removed": 5, "strays": 0})
-        one.refused(1, "has 2 slots, of which one has to stay", "remove", 2)
+        one.refused(1, "it has 2 slots", "remove", 3)
         equal(one.max(), 2)
+        equal(one.do("remove", 2), {"name": "s", "max": 0, "added": 0, "removed": 2, "strays": 0})
+        one.refused(1, "there is no such semaphore", "status")
+        equal(one.do("create")["max"], 3)
     with t.point("looking leaves no message behind"):
         connection = rabbit.connect()
         connection.declare("s-1-B", exclusive=True)
@@ -81,7 +85,7 @@ def life(t, rabbit):
     with t.point("it is destroyed, and text for people says so"):
         status, output = one.run("destroy")
         equal(status, 0)
-        true(re.search(r"removed +2\n", output), output)
+        true(re.search(r"removed +3\n", output), output)
         one.refused(1, "there is no such semaphore", "destroy")
 
 
@@ -108,12 +112,98 @@ def holders(t, rabbit):
             {"slot": 1, "removed": False}, {"slot": 3, "removed": True}]})
     with t.point("wait waits for the holders of removed slots, and for no others"):
         one.refused(75, "wait: 1 removed slot is still held", "wait", "--timeout", "300ms")
+        equal(one.do("remove", 2)["max"], 0, "the last one, too")
+        equal(one.do("status")["holders"], [{"slot": 1, "removed": True}, {"slot": 3, "removed": True}])
         waiter = Process(one.command("wait"), "wait")
         true(waiter.running(), "it waits")
         holder.abort()
         equal(waiter.wait(), 0, waiter.output())
         rabbit.until_gone("s-1-B")
-        equal(one.do("status")["holders"], [])
+        one.refused(1, "there is no such semaphore", "status")
+    one.clean()
+
+
+def blocks(pid, number):
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        mask, = re.findall(r"^SigBlk:\s+(\w+)", status.read(), re.M)
+    return int(mask, 16) >> (number - 1) & 1
+
+
+def commands(t, rabbit):
+    one = Semaphore(t, rabbit, name="h", size=2, lines="broker_timeout = 2s\n")
+
+    def start(script, *options):
+        child = Process([*one.command("hold"), *options, "--", "sh", "-c", script], "hold")
+        t.defer(child.kill)
+        return child
+
+    def begun(*options):
+        child = start("echo begun; while :; do sleep 0.1; done", *options)
+        child.wait_output("begun")
+        return child
+
+    def ended(child, status, text=""):
+        equal(child.wait(), status, child.output())
+        true(text in child.output(), child.output())
+
+    with t.point("a command runs while it holds a slot, and its status is passed on"):
+        ended(start("true"), 1, "hold: there is no such semaphore")
+        one.do("create")
+        ended(start("echo slot $SLUICE_SLOT; exit 5"), 5, "slot 1\n")
+        equal(one.do("status")["held"], 0)
+        ended(Process([*one.command("hold"), "--", "/no/such"], "hold"), 127, "/no/such: No such file")
+    with t.point("without a free slot it ends at once, or waits, for so many attempts or so long"):
+        first, second = begun(), begun()
+        equal(one.do("status")["held"], 2)
+        ended(start("echo ran"), 75, "hold: all 2 slots are held\n")
+        ended(start("echo ran", "--wait", "--attempts", "3"), 75, "all 2 slots are held\n")
+        ended(start("echo ran", "--wait", "--timeout", "300ms"), 75, "all 2 slots are held\n")
+        third = start("echo slot $SLUICE_SLOT", "--wait")
+        true(third.running(), "it waits")
+        first.signal(signal.SIGTERM)
+        ended(first, 128 + signal.SIGTERM)
+        ended(third, 0, "slot 1\n")
+        waiter = begun()
+        third = start("echo ran", "--wait")
+        until(lambda: blocks(third.popen.pid, signal.SIGINT), "it reads signals")
+        third.signal(signal.SIGINT)
+        ended(third, 128 + signal.SIGINT)
+        true("ran" not in third.output(), third.output())
+    with t.point("a slot that is removed stays held until the command ends"):
+        equal(one.do("remove", 2)["max"], 0)
+        equal(one.do("status")["holders"], [{"slot": 1, "removed": True}, {"slot": 2, "removed": True}])
+        other = Process(one.command("wait"), "wait")
+        for child in second, waiter:
+            true(child.running(), child.output())
+            child.signal(signal.SIGTERM)
+            ended(child, 128 + signal.SIGTERM)
+        equal(other.wait(), 0, other.output())
+        one.do("create")
+    with t.point("one that is killed takes its command with it, and frees the slot"):
+        child = start("echo pid $$; while :; do sleep 0.1; done")
+        command = int(child.wait_output("pid ").split()[1])
+        child.kill()
+        until(lambda: not os.path.exists(f"/proc/{command}"), "the command's end")
+        rabbit.until_gone("h-1-B")
+    with t.point("a command whose slot is lost is terminated: the broker hangs, or dies"):
+        child = begun()
+        rabbit.stop()
+        ended(child, 76, "the slot is lost: ")
+        rabbit.go_on()
+        until(lambda: one.run("status")[0] == 0 and one.do("status")["held"] == 0, "the broker notices")
+        child = start("trap '' TERM; echo begun; while :; do sleep 0.1; done", "--grace", "100ms")
+        child.wait_output("begun")
+        rabbit.kill()
+        ended(child, 76, "the slot is lost: ")
+        ended(start("true"), 3, "broker: ")
+        rabbit.start()
+    with t.point("holders never exceed the slots"):
+        place = t.path("places")
+        os.mkdir(place)
+        script = f"mkdir {place}/$SLUICE_SLOT || exit 9; sleep 0.05; rmdir {place}/$SLUICE_SLOT"
+        crowd = [start(script, "--wait") for _ in range(8)]
+        for child in crowd:
+            ended(child, 0)
     one.clean()
 
 
@@ -244,6 +334,22 @@ def command_lines(t, rabbit):
         run(2, 'invalid --timeout "soon"', "wait", "s", "--timeout", "soon")
         run(2, "unexpected option --ensure", "destroy", "s", "--ensure")
         run(1, "there is no [semaphore other]", "status", "other")
+        run(2, "status: unexpected option --wait", "status", "s", "--wait")
+        run(2, "hold: unexpected option --json", "hold", "s", "--json", "--", "true")
+
+        def hold(status, text, *words):
+            child = Process([BINARY, "semaphore", "hold", "-c", one.path, *words], "semaphore")
+            equal(child.wait(), status, child.output())
+            true(text in child.output(), child.output())
+
+        hold(2, "a command is needed behind --", "s")
+        hold(2, "a command is needed behind --", "s", "--")
+        hold(2, "expected NAME\n", "s", "true")
+        hold(2, "--timeout and --attempts are of --wait", "s", "--attempts", "3", "--", "true")
+        hold(2, 'invalid --attempts "0"', "s", "--wait", "--attempts", "0", "--", "true")
+        hold(2, 'invalid --grace "2h"', "s", "--grace", "2h", "--", "true")
+        hold(1, "there is no [semaphore other]", "other", "--", "true")
+        run(2, "unexpected command", "status", "s", "--", "true")
 
 
 def restart(t, rabbit):
@@ -265,7 +371,7 @@ def semaphores(t):
     rabbit = Rabbit(t, users={ODD_USER: (ODD_PASSWORD, {ODD_VHOST: ".*"}),
                               "stranger": ("secret", {}), "reader": ("secret", {"/": "^$"})},
                     vhosts=[ODD_VHOST, QUORUM_VHOST], types={QUORUM_VHOST: "quorum"})
-    for part in (life, queue_types, holders, administrators, deaths, foreign_queues, entries, command_lines, restart):
+    for part in (life, queue_types, holders, commands, administrators, deaths, foreign_queues, entries, command_lines, restart):
         part(t, rabbit)
 
 

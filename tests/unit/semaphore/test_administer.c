@@ -108,10 +108,16 @@ static void add_and_remove_are_of_the_last_slots(void **state)
 	assert_int_equal(administer_remove(&site->admin, 3, &site->report), ADMINISTER_DONE);
 	assert_string_equal(slots_of(&site->server), "1");
 	assert_int_equal(site->report.removed, 3);
-	assert_int_equal(administer_remove(&site->admin, 1, &site->report), ADMINISTER_REFUSED);
-	assert_string_equal(slots_of(&site->server), "1");
 	assert_int_equal(
 		administer_add(&site->admin, SLOTS_MOST, &site->report), ADMINISTER_REFUSED);
+	assert_int_equal(administer_remove(&site->admin, 2, &site->report), ADMINISTER_REFUSED);
+	assert_string_equal(site->report.why, "it has 1 slot");
+	assert_string_equal(slots_of(&site->server), "1");
+	assert_int_equal(administer_remove(&site->admin, 1, &site->report), ADMINISTER_DONE);
+	assert_string_equal(slots_of(&site->server), "");
+	assert_int_equal(site->report.max, 0);
+	assert_int_equal(administer_remove(&site->admin, 1, &site->report), ADMINISTER_REFUSED);
+	assert_int_equal(administer_create(&site->admin, 2, false, &site->report), ADMINISTER_DONE);
 }
 
 static void destroy_removes_all_and_strays(void **state)

@@ -82,7 +82,7 @@ static bool expect(bool slots[NUMBERS], enum verb verb, unsigned count)
 		set_to(slots, max + count);
 		return true;
 	case REMOVE:
-		if (count >= max)
+		if (max == 0 || count > max)
 			return false;
 		set_to(slots, max - count);
 		return true;
