@@ -124,6 +124,7 @@ struct exchange_interim {
 	bool held;          /* one came before its turn, and nothing behind it is read until then */
 	bool continue_due;  /* a 100 came before it was the first on its connection */
 	bool continue_sent; /* a 100 was passed on */
+	bool probed;        /* a 100 was sent to learn whether its client has left */
 };
 
 /* The response, its server's or one of our own. */

@@ -145,10 +145,10 @@ static bool holds_place(const struct exchange *x)
  * left. Each at most for FOLLOW_BYTES, and for the upstream's idle_timeout (respond_await_more). */
 static bool is_worth_following(const struct exchange *x)
 {
-	if (!http_method_is_safe(x->request.method))
-		return true;
 	if (x->attempt.endless)
 		return false;
+	if (!http_method_is_safe(x->request.method))
+		return true;
 	if (!exchange_is_elsewhere(x) && holds_place(x))
 		return true;
 	return exchange_has_affinity(x) &&

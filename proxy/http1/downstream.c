@@ -377,11 +377,72 @@ static void go_next(struct downstream *d)
 		exchange_next(next);
 }
 
+/* ---- has the client left? -------------------------------------------------------------------- */
+
+/*
+ * A client that closes its half may only have said all that it has to say, or have left: TCP does
+ * not tell before the client is sent something. An interim response is allowed at any time (RFC 9110
+ * section 15.2), and a client that has left answers it with a reset, which ends its exchange. Once
+ * for each, as soon as it is the first of its connection.
+ */
+static void probe(struct downstream *d)
+{
+	struct exchange *first = d->client.first;
+
+	if (first->interim.probed || first->request.minor == 0 || first->answer.begun ||
+		first->state == EXCHANGE_REPLYING || !flow_takes_prefix(&d->client.out))
+		return;
+	first->interim.probed = first->interim.continue_sent = true;
+	flow_append(&d->client.out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
+/* A response that never ends lasts for as long as its client likes: the client that closes its half
+ * during it has left, as browsers do that close a page, and is not heard of again while the server
+ * is silent. nginx takes it so, too. */
+static bool has_left_stream(const struct downstream *d)
+{
+	return d->client.first->attempt.endless && d->client.first->answer.begun;
+}
+
+/* What follows is not read now, and neither is a reset behind it: a body that waits for its
+ * exchange's turn, what comes behind a request for an upgrade, behind the last request, and behind
+ * as many requests as are taken at once. */
+static bool leaves_unread(const struct downstream *d)
+{
+	switch (d->input) {
+	case INPUT_NONE:
+		return d->state != DOWNSTREAM_OPEN ||
+		       d->exchange_count >= d->client.listener->conf->pipeline_depth;
+	case INPUT_BODY:
+		return !d->reading->up.in;
+	case INPUT_UPGRADE:
+		return true;
+	case INPUT_HEAD:
+	case INPUT_TUNNEL:
+		break;
+	}
+	return false;
+}
+
 /* The last request has just been read and waits for its turn. A reset that came together with it is
- * behind it, and nothing will tell of it again. */
+ * behind it. The stream tells of it later; until then its turn may come. */
 static inline bool may_hide_reset(const struct downstream *d, uint64_t begun)
 {
 	return d->begun != begun && d->last && d->stream.unsure && exchange_waits_for_turn(d->last);
+}
+
+/* Everything that could be done is, and a client that has left ends it here. */
+static bool is_gone(struct downstream *d, uint64_t begun)
+{
+	if (may_hide_reset(d, begun) && stream_is_cut(&d->stream))
+		return true;
+	if (!d->stream.peer_closed || !d->client.first)
+		return false;
+	if (has_left_stream(d))
+		return true;
+	if (exchange_waits_for_turn(d->client.first))
+		probe(d);
+	return false;
 }
 
 static void read_more(struct downstream *d)
@@ -431,8 +492,7 @@ void downstream_advance(struct downstream *d)
 		}
 	} while (d->client.again && d->state != DOWNSTREAM_CLOSED);
 	d->busy = false;
-	if (d->state != DOWNSTREAM_CLOSED && may_hide_reset(d, begun) &&
-		stream_is_cut(&d->stream)) {
+	if (d->state != DOWNSTREAM_CLOSED && is_gone(d, begun)) {
 		downstream_close(d, "client gone");
 		return;
 	}
@@ -462,30 +522,6 @@ bool downstream_is_last(const struct downstream *d, const struct exchange *excha
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
-
-/*
- * The client closed its half. Whether it only did that or has left, TCP does not tell before it is
- * sent something; an interim response is allowed at any time (RFC 9110 section 15.2), and a
- * client that has left answers it with a reset, which takes its exchange out of the queue.
- */
-static void probe(struct downstream *d)
-{
-	struct exchange *first = d->client.first;
-
-	if (!first || first->interim.continue_sent || first->request.minor == 0 ||
-		first->answer.begun || first->state == EXCHANGE_REPLYING ||
-		!flow_takes_prefix(&d->client.out))
-		return;
-	first->interim.continue_sent = true;
-	flow_append(&d->client.out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
-}
-
-/* A body that waits for its exchange's turn is not read, nor what is behind a request for an
- * upgrade, so neither is a reset behind these. */
-static bool leaves_unread(const struct downstream *d)
-{
-	return (d->input == INPUT_BODY && !d->reading->up.in) || d->input == INPUT_UPGRADE;
-}
 
 /* Nothing is under way on it: what comes is a request. */
 static void on_readable(struct stream *stream)
