@@ -86,6 +86,19 @@ enum pump_result pump_fill(struct pump *pump)
 	return result;
 }
 
+bool pump_unchunk(struct pump *pump)
+{
+	char *bytes = buffer_head(pump->in);
+	size_t consumed, produced;
+
+	if (http_parser_chunked(pump->decoder.parser, bytes, buffer_used(pump->in), &consumed,
+		    &produced) != HTTP_PARSE_DONE)
+		return false;
+	memmove(bytes + consumed - produced, bytes, produced);
+	pump->in->start += (uint32_t)(consumed - produced);
+	return true;
+}
+
 void pump_finish(struct pump *pump)
 {
 	if (pump->encoder.tail_due && !put_last_chunk(pump))

@@ -81,6 +81,11 @@ bool pump_has_content(const struct pump *pump);
  * WANTS_WRITE, or what is wrong. */
 enum pump_result pump_fill(struct pump *pump);
 
+/* A chunked body that is in the buffer whole becomes its content, in front of the bytes that follow
+ * it. Needs no more than what client_open_body sets. False: its framing is malformed, which
+ * decoding it finds again. */
+bool pump_unchunk(struct pump *pump);
+
 /* The trailer section of a body that is decoded, as it came; empty: none. Its source's. */
 struct slice pump_trailers(const struct pump *pump);
 

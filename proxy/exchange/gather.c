@@ -14,13 +14,36 @@
 /* A body up to this is kept in one piece to be sent again. */
 #define REPEATABLE_BYTES (64 * 1024)
 
-static bool is_here_whole(const struct exchange *x)
+/* The whole of a chunked body is here: its server gets a Content-Length, as many servers read
+ * nothing of chunks (CGI, WSGI). */
+static void frame_by_length(struct exchange *x, uint64_t length)
+{
+	x->framing.body = length > 0 ? HTTP_BODY_LENGTH : HTTP_BODY_NONE;
+	x->framing.has_length = true;
+	x->framing.length = length;
+	x->framing.expects_continue &= length > 0;
+}
+
+/* A chunked body that is longer than its route allows, or malformed, is refused later. */
+static bool is_here_whole(struct exchange *x)
 {
 	struct slice here = client_body_here(x->client);
+	uint64_t most = x->route->max_body_bytes;
+	struct http_chunked_extent extent;
+	struct pump body;
 
 	if (x->framing.body == HTTP_BODY_LENGTH)
 		return here.len >= x->framing.length;
-	return here.len > 0 && http_chunked_is_whole(here.at, here.len);
+	if (here.len == 0 || !http_chunked_is_whole(here.at, here.len, &extent))
+		return false;
+	client_open_body(x->client, &body);
+	if (!extent.has_trailers && (most == 0 || extent.content_bytes <= most) &&
+		pump_unchunk(&body)) {
+		frame_by_length(x, extent.content_bytes);
+		if (extent.content_bytes == 0)
+			exchange_request_read(x);
+	}
+	return true;
 }
 
 bool gather_begin(struct exchange *x)
@@ -76,6 +99,10 @@ static void whole(struct exchange *x)
 	if (!keep_trailers(x)) {
 		exchange_abort(x, "no memory");
 		return;
+	}
+	if (x->framing.body == HTTP_BODY_CHUNKED && !x->memory.trailers) {
+		frame_by_length(x, x->up.content_bytes);
+		x->up.decoder.body = HTTP_BODY_LENGTH;
 	}
 	x->up.decoder.parser = NULL;
 	ready(x);

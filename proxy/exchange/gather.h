@@ -11,7 +11,8 @@
  *     |
  *   gather_resume: spool, then what is still to come --pump--> server
  *
- * A client that waits for a 100 gets it from here, and its server is not asked for one.
+ * A client that waits for a 100 gets it from here, and its server is not asked for one. A chunked
+ * body that is here whole, and has no trailers, is sent with its length.
  */
 #ifndef EXCHANGE_GATHER_H
 #define EXCHANGE_GATHER_H
@@ -27,7 +28,8 @@ enum gathering {
 };
 
 /* The exchange has passed its gate: begins to read its body unless that is not to be kept or is
- * here whole. True when the exchange has to wait for it. */
+ * here whole; a chunked one of these loses its framing. True when the exchange has to wait for it.
+ */
 bool gather_begin(struct exchange *exchange);
 
 /* Reads on. Ends the exchange, or answers, when its body can't be had. */

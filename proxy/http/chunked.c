@@ -250,9 +250,11 @@ static const char *behind_line(const char *at, const char *end)
 	return lf ? lf + 1 : NULL;
 }
 
-bool http_chunked_is_whole(const char *data, size_t len)
+bool http_chunked_is_whole(const char *data, size_t len, struct http_chunked_extent *extent)
 {
 	const char *at = data, *end = data + len;
+
+	*extent = (struct http_chunked_extent){0};
 
 	for (;;) {
 		uint64_t size = 0;
@@ -263,11 +265,14 @@ bool http_chunked_is_whole(const char *data, size_t len)
 			return false;
 		if (size == 0)
 			break;
+		extent->content_bytes += size;
 		at = behind_line(at + size, end);
 		if (!at)
 			return false;
 	}
-	while (at && at < end && *at != '\r')
-		at = behind_line(at, end); /* a trailer */
+	while (at && at < end && *at != '\r') {
+		extent->has_trailers = true;
+		at = behind_line(at, end);
+	}
 	return at && end - at >= 2;
 }

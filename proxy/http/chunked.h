@@ -40,9 +40,15 @@ void http_chunked_begin(struct http_chunked *chunked);
 enum http_parse http_chunked_decode(
 	struct http_chunked *chunked, char *data, size_t len, size_t *consumed, size_t *produced);
 
-/* Does a body that begins with these bytes seem to end in them? Only where its lines end is looked
- * at; nothing is read or judged. */
-bool http_chunked_is_whole(const char *data, size_t len);
+struct http_chunked_extent {
+	uint64_t content_bytes;
+	bool has_trailers;
+};
+
+/* Does a body that begins with these bytes seem to end in them? Then `extent` describes it. Only
+ * where its lines end is looked at and nothing is judged: decoding these bytes ends with DONE or
+ * BAD. */
+bool http_chunked_is_whole(const char *data, size_t len, struct http_chunked_extent *extent);
 
 /* Frees what it holds. */
 void http_chunked_end(struct http_chunked *chunked);

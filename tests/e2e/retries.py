@@ -128,16 +128,18 @@ def reset_with_answer(t):
             equal((answer.status, answer.body), (200, body or b""))
             equal(t.client(sluices[-1]).ask("/other").status, 200, "status of another client")
 
-    with t.point("one in chunks is answered too"):
-        client = asked_once()
-        client.send(request_bytes("/", "POST", [("Transfer-Encoding", "chunked")]) + b"1\r\na\r\n0\r\n\r\n")
-        problem(client.response(), 502)
-        equal(t.client(sluices[-1]).ask("/other").status, 200, "status of another client")
-
-    with t.point("one in chunks without content is not waited for"):
-        client = asked_once()
-        client.send(request_bytes("/", "POST", [("Transfer-Encoding", "chunked")]) + b"0\r\n\r\n")
-        problem(client.response(), 502)
+    chunked = request_bytes("/", "POST", [("Transfer-Encoding", "chunked")])
+    for what, data, body in (("one in chunks", b"1\r\na\r\n", b"a"), ("one in chunks without content", b"", b"")):
+        with t.point(f"{what} is sent on another one, whole"):
+            client = asked_once()
+            client.send(chunked + data + b"0\r\n\r\n")
+            answer = client.response()
+            equal((answer.status, answer.body), (200, body))
+        with t.point(f"{what} and with trailers is answered too"):
+            client = asked_once()
+            client.send(chunked + data + b"0\r\nDigest: x\r\n\r\n")
+            problem(client.response(), 502)
+            equal(t.client(sluices[-1]).ask("/other").status, 200, "status of another client")
 
 
 @test("a body that was put back for another connection, which fails too, is not read as a request", workers=[1])

@@ -142,6 +142,21 @@ static void assert_by_the_letter(const struct body *body, const char *text)
 	MUST(at + 2 == end);
 }
 
+/* What is seen of a body without reading it is what reading finds. */
+static void assert_extent(const struct body *body, const char *text, size_t len)
+{
+	struct http_chunked_extent extent;
+	bool is_whole = http_chunked_is_whole(text, len, &extent);
+
+	if (body->result == HTTP_PARSE_BAD)
+		return;
+	MUST(is_whole == (body->result == HTTP_PARSE_DONE));
+	if (!is_whole)
+		return;
+	MUST(extent.content_bytes == body->produced);
+	MUST(extent.has_trailers == (body->trailers_len > 0));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct body whole, cut;
@@ -165,6 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (whole.result == HTTP_PARSE_DONE)
 		assert_by_the_letter(&whole, text);
+	assert_extent(&whole, text, len);
 	body_end(&whole);
 	return 0;
 }

@@ -375,7 +375,8 @@ static void what_is_sent_again_on_a_fresh_connection(void **state)
 	assert_false(is_repeated_when_stale(POST, ""));
 	assert_false(is_repeated_when_stale(
 		"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", ""));
-	assert_false(is_repeated_when_stale(CHUNKED "1\r\na\r\n0\r\n\r\n", ""));
+	assert_true(is_repeated_when_stale(CHUNKED "1\r\na\r\n0\r\n\r\n", "\r\n\r\na"));
+	assert_false(is_repeated_when_stale(CHUNKED "1\r\na\r\n0\r\nDigest: x\r\n\r\n", ""));
 }
 
 static void not_after_a_byte_of_the_response(void **state)

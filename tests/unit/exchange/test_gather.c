@@ -322,7 +322,75 @@ static void an_empty_body_has_its_end(void **state)
 	stage_client_sends(stage, "0\r\n\r\n");
 	gather_run(x);
 	assert_int_equal(x->gathering, GATHERING_READY);
-	assert_string_equal(sent(stage, x), "0\r\n\r\n");
+	assert_int_equal(x->framing.body, HTTP_BODY_NONE);
+	assert_true(x->framing.has_length && x->framing.length == 0);
+	assert_string_equal(sent(stage, x), "");
+	stage_end(stage);
+}
+
+/* What it is sent as. */
+static void assert_framed(
+	const struct exchange *x, enum http_body body, bool has_length, uint64_t length)
+{
+	assert_int_equal(x->framing.body, body);
+	assert_int_equal(x->framing.has_length, has_length);
+	assert_int_equal(x->framing.length, length);
+}
+
+static void a_whole_chunked_body_has_a_length(void **state)
+{
+	struct stage *stage = stage_begin(&buffered);
+	struct exchange *x = gathering(stage, CHUNKED);
+
+	(void)state;
+	stage_client_sends(stage, "3\r\nabc\r\n");
+	gather_run(x);
+	assert_framed(x, HTTP_BODY_CHUNKED, false, 0);
+	stage_client_sends(stage, "2\r\nde\r\n0\r\n\r\n");
+	gather_run(x);
+	assert_framed(x, HTTP_BODY_LENGTH, true, 5);
+	assert_string_equal(sent(stage, x), "abcde");
+	stage_end(stage);
+
+	stage = stage_begin(&buffered);
+	x = gathering(stage, CHUNKED);
+	stage_client_sends(stage, "3\r\nabc\r\n0\r\nDigest: x\r\n\r\n");
+	gather_run(x);
+	assert_framed(x, HTTP_BODY_CHUNKED, false, 0);
+	stage_end(stage);
+}
+
+static void one_that_is_here_with_its_head_has_it_too(void **state)
+{
+	static const struct stage_conf bounded = {
+		.route = "request_buffering = 4k\nmax_body_size = 4"};
+	struct stage *stage = stage_begin(&buffered);
+	struct exchange *x = given(stage, CHUNKED "3;a\r\nabc\r\n2\r\nde\r\n0\r\n\r\nGET");
+
+	(void)state;
+	assert_false(gather_begin(x));
+	assert_framed(x, HTTP_BODY_LENGTH, true, 5);
+	assert_true(slice_equal(client_body_here(x->client), SLICE("abcdeGET")));
+	stage_end(stage);
+
+	stage = stage_begin(&buffered); /* with trailers */
+	x = given(stage, CHUNKED "1\r\na\r\n0\r\nDigest: x\r\n\r\n");
+	assert_false(gather_begin(x));
+	assert_framed(x, HTTP_BODY_CHUNKED, false, 0);
+	assert_true(slice_equal(
+		client_body_here(x->client), SLICE("1\r\na\r\n0\r\nDigest: x\r\n\r\n")));
+	stage_end(stage);
+
+	stage = stage_begin(&bounded); /* longer than it may be, found where it is sent */
+	x = given(stage, CHUNKED "5\r\nabcde\r\n0\r\n\r\n");
+	assert_false(gather_begin(x));
+	assert_framed(x, HTTP_BODY_CHUNKED, false, 0);
+	stage_end(stage);
+
+	stage = stage_begin(&buffered); /* malformed, found there too */
+	x = given(stage, CHUNKED "3\r\nabcd\r\n0\r\n\r\n");
+	assert_false(gather_begin(x));
+	assert_framed(x, HTTP_BODY_CHUNKED, false, 0);
 	stage_end(stage);
 }
 
@@ -367,7 +435,7 @@ static void a_short_body_is_kept_in_one_piece(void **state)
 static void others_stay_as_they_are(void **state)
 {
 	struct stage *stage = stage_begin(&buffered);
-	struct exchange *x = ready(stage, CHUNKED, "3\r\nabc\r\n0\r\n\r\n");
+	struct exchange *x = ready(stage, CHUNKED, "3\r\nabc\r\n0\r\nDigest: x\r\n\r\n");
 
 	(void)state;
 	gather_keep(x);
@@ -490,6 +558,8 @@ int main(void)
 		cmocka_unit_test(it_is_sent_as_it_was_framed),
 		cmocka_unit_test(chunked_again_with_its_trailers),
 		cmocka_unit_test(an_empty_body_has_its_end),
+		cmocka_unit_test(a_whole_chunked_body_has_a_length),
+		cmocka_unit_test(one_that_is_here_with_its_head_has_it_too),
 		cmocka_unit_test(what_is_still_to_come_follows),
 		cmocka_unit_test(a_short_body_is_kept_in_one_piece),
 		cmocka_unit_test(others_stay_as_they_are),

@@ -374,6 +374,24 @@ static void overhead_is_paid_by_content(void **state)
 }
 
 /* A body is whole with its last byte and not before, also when more stands behind it. */
+/* Does decoding these bytes find what was seen of them? */
+static void assert_is(const char *body, size_t len, const struct http_chunked_extent *extent)
+{
+	struct http_chunked chunked = {0};
+	size_t consumed, produced;
+	char text[256];
+
+	memcpy(text, body, len);
+	http_chunked_begin(&chunked);
+	enum http_parse result = http_chunked_decode(&chunked, text, len, &consumed, &produced);
+	assert_int_not_equal(result, HTTP_PARSE_MORE);
+	if (result == HTTP_PARSE_DONE) {
+		assert_int_equal(extent->content_bytes, produced);
+		assert_int_equal(extent->has_trailers, chunked.trailers_len > 0);
+	}
+	http_chunked_end(&chunked);
+}
+
 static void seen_whole(void **state)
 {
 	static const char *const bodies[] = {
@@ -387,6 +405,7 @@ static void seen_whole(void **state)
 	static const char *const never[] = {"", "0", "\r\n",
 		"FFFFFFFFFFFFFFFFFFFFFFFF\r\nabc\r\n0\r\n\r\n", "5\r\nabc\r\n0\r\n\r\n",
 		"10\r\n0\r\n\r\n"};
+	struct http_chunked_extent extent;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
@@ -394,15 +413,17 @@ static void seen_whole(void **state)
 		size_t len = strlen(bodies[i]);
 
 		for (size_t cut = 0; cut < len; cut++) {
-			if (http_chunked_is_whole(bodies[i], cut))
+			if (http_chunked_is_whole(bodies[i], cut, &extent))
 				fail_msg("%zu: whole after %zu", i, cut);
 		}
-		assert_true(http_chunked_is_whole(bodies[i], len));
+		assert_true(http_chunked_is_whole(bodies[i], len, &extent));
+		assert_is(bodies[i], len, &extent);
 		len = (size_t)sprintf(text, "%s" NEXT, bodies[i]);
-		assert_true(http_chunked_is_whole(text, len));
+		assert_true(http_chunked_is_whole(text, len, &extent));
+		assert_is(text, len, &extent);
 	}
 	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
-		assert_false(http_chunked_is_whole(never[i], strlen(never[i])));
+		assert_false(http_chunked_is_whole(never[i], strlen(never[i]), &extent));
 }
 
 UNIT_SUITE(test_chunked)
