@@ -72,6 +72,8 @@ void admin_get_ready(struct admin_request *request)
 
 	if (relay->node.stopping)
 		respond_text(request, 503, "draining\n");
+	else if (atomic_load(&relay->listening.deaf) > 0)
+		respond_text(request, 503, "not listening\n");
 	else if (relay->site->conf->fleet.store_required &&
 		 atomic_load(&relay->node.store_links) != relay->node.worker_count)
 		respond_text(request, 503, "no store\n");

@@ -167,7 +167,8 @@ const struct option options_listener[] = {
 			"right to left."},
 	{"health", &type_flag, LIVE, AT(health), .fallback = "off",
 		.help = "Whether a GET or HEAD of /healthz and /readyz is answered here and not "
-			"forwarded: 200, or 503 for /readyz after SIGTERM or the start of an "
+			"forwarded: 200, or 503 for /readyz while a listener cannot accept "
+			"connections, after SIGTERM or the start of an "
 			"upgrade."},
 	{"trust_priority", &type_flag, LIVE, AT(trust_priority), .fallback = "off",
 		.help = "Whether the urgency in a client's Priority field (RFC 9218) selects its "

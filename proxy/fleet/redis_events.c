@@ -59,9 +59,8 @@ static void add_read(void *arg)
 {
 	struct watch *watch = arg;
 
-	if (!watch->reads)
-		event_add(watch->read, NULL);
-	watch->reads = true;
+	if (!watch->reads) /* where it fails, the next call tries again */
+		watch->reads = event_add(watch->read, NULL) == 0;
 }
 
 static void del_read(void *arg)
@@ -80,8 +79,7 @@ static void add_write(void *arg)
 	if (watch->is_open && !watch->flushing)
 		return; /* redis_events_flush will */
 	if (!watch->writes)
-		event_add(watch->write, NULL);
-	watch->writes = true;
+		watch->writes = event_add(watch->write, NULL) == 0;
 }
 
 static void del_write(void *arg)

@@ -26,9 +26,32 @@
  * client that answers none of these has gone, or never was (a SYN flood). */
 #define RETIRE_MAX_MS 4000
 
+/* A listener that the system does not let accept tries again in a while, and /readyz says no
+ * meanwhile: nothing else would wake it. */
+static void start_accepting(struct listener *listener)
+{
+	struct listening *listening = listener->worker->node->listening;
+	bool is_deaf = !acceptor_start(&listener->acceptor);
+	uint64_t now_ms = worker_now_ms(listener->worker);
+
+	if (is_deaf)
+		deadline_set(&listener->retry, now_ms + ACCEPT_RETRY_MS, now_ms);
+	if (is_deaf == listener->is_deaf)
+		return;
+	listener->is_deaf = is_deaf;
+	if (is_deaf) {
+		atomic_fetch_add(&listening->deaf, 1);
+		log_warn("listener %s: can't wait for clients: %s; trying again every %d ms",
+			listener->conf->name, strerror(errno), ACCEPT_RETRY_MS);
+	} else {
+		atomic_fetch_sub(&listening->deaf, 1);
+		log_info("listener %s: waits for clients again", listener->conf->name);
+	}
+}
+
 static void retry(struct deadline *deadline)
 {
-	acceptor_start(&CONTAINER_OF(deadline, struct listener, retry)->acceptor);
+	start_accepting(CONTAINER_OF(deadline, struct listener, retry));
 }
 
 static void look_again(struct deadline *deadline)
@@ -36,7 +59,7 @@ static void look_again(struct deadline *deadline)
 	struct listener *listener = CONTAINER_OF(deadline, struct listener, again);
 
 	if (listener->retry.at_ms == DEADLINE_NEVER)
-		acceptor_start(&listener->acceptor);
+		start_accepting(listener);
 }
 
 /* Takes a place within `max` (0: no bound), or stops accepting until one is free. */
@@ -50,7 +73,7 @@ static bool take_place(struct listener *listener, struct connection_bound *bound
 	acceptor_stop(&listener->acceptor);
 	atomic_store(&bound->waiting, true);
 	if (atomic_load(&bound->connections) < max)
-		acceptor_start(&listener->acceptor);
+		start_accepting(listener);
 	return false;
 }
 
@@ -173,7 +196,7 @@ static void accept_some(struct listener *listener, bool one_waits)
 		if (full && one_waits)
 			make_room(listener, full);
 		else if (full)
-			acceptor_start(acceptor); /* which tells whether another one waits */
+			start_accepting(listener); /* which tells whether another one waits */
 		if (full)
 			return;
 		one_waits = false;
@@ -224,7 +247,7 @@ void listener_connection_closed(struct listener *listener)
 	listener->connections--;
 	give_places(listener);
 	if (listener->retry.at_ms != DEADLINE_NEVER)
-		acceptor_start(&listener->acceptor); /* a descriptor is free again */
+		start_accepting(listener); /* a descriptor is free again */
 	listener_release(listener);
 }
 
@@ -242,7 +265,11 @@ static void listener_close(struct listener *listener)
 	if (listener->closed)
 		return;
 	acceptor_close(&listener->acceptor);
+	deadline_clear(&listener->retry);
 	listener->closed = true;
+	if (listener->is_deaf)
+		atomic_fetch_sub(&listener->worker->node->listening->deaf, 1);
+	listener->is_deaf = false;
 	end_making_room(listener); /* it may have been this one's */
 	listener_release(listener);
 }
@@ -369,7 +396,7 @@ static void listener_open(struct worker *worker, struct binding *binding,
 	deadline_init(&listener->quiet, worker->loop.base, on_quiet);
 	listener->next = worker->listeners;
 	worker->listeners = listener;
-	acceptor_start(&listener->acceptor);
+	start_accepting(listener);
 }
 
 /* A socket that listens takes another backlog. That of systemd's is systemd's. */
@@ -463,7 +490,7 @@ void listeners_resume(struct worker *worker)
 {
 	for (struct listener *l = worker->listeners; l; l = l->next) {
 		if (l->retry.at_ms == DEADLINE_NEVER)
-			acceptor_start(&l->acceptor);
+			start_accepting(l);
 	}
 }
 

@@ -69,6 +69,7 @@ struct listening {
 	struct connection_bound descriptors; /* clients, within the descriptors there are: */
 	unsigned descriptor_limit, clients_max;
 	atomic_bool reported_descriptors;
+	atomic_uint deaf; /* listeners that the system does not let wait for clients */
 };
 
 /* The receiver of accepted connections. */
@@ -87,7 +88,7 @@ struct protocol {
 /* A worker's. Lives until its connections have ended. */
 struct listener {
 	struct acceptor acceptor;
-	struct deadline retry; /* file descriptors ran out */
+	struct deadline retry; /* file descriptors ran out, or it is deaf */
 	struct deadline again; /* no place was free: looks again */
 	struct deadline quiet; /* RETIRING: looks whether anybody may still come */
 	uint64_t came_ms;      /* RETIRING: when a client connected last, or handshakes were over */
@@ -100,6 +101,7 @@ struct listener {
 	const struct conf_listener *conf;
 	struct site_use *use; /* holds conf */
 	bool retiring, closed;
+	bool is_deaf;        /* the system does not let it wait for clients; it tries again */
 	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */
 	bool is_empty;       /* no client waited when last asked */
 	uint64_t connections;

@@ -33,10 +33,11 @@ void acceptor_close(struct acceptor *acceptor)
 	acceptor->fd = -1;
 }
 
-void acceptor_start(struct acceptor *acceptor)
+bool acceptor_start(struct acceptor *acceptor)
 {
-	if (!acceptor->accepting && acceptor->fd >= 0 && event_add(&acceptor->event, NULL) == 0)
-		acceptor->accepting = true;
+	if (!acceptor->accepting && acceptor->fd >= 0)
+		acceptor->accepting = event_add(&acceptor->event, NULL) == 0;
+	return acceptor->accepting || acceptor->fd < 0;
 }
 
 void acceptor_stop(struct acceptor *acceptor)

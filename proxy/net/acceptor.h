@@ -28,8 +28,9 @@ void acceptor_open(struct acceptor *acceptor, struct loop *loop, int fd,
 /* Closing it resets what waits in its backlog. Twice is once. */
 void acceptor_close(struct acceptor *acceptor);
 
-/* Without memory it continues unchanged. */
-void acceptor_start(struct acceptor *acceptor);
+/* False: the system refuses to watch the socket (no memory, no watch left), so nothing is accepted
+ * until another call succeeds. */
+bool acceptor_start(struct acceptor *acceptor);
 void acceptor_stop(struct acceptor *acceptor);
 
 /* Accepts one: 0, or an errno value of accept4(2), EAGAIN when no client waits. */

@@ -64,6 +64,10 @@ static void in_a_drain_it_is_not_ready(void **state)
 	assert_has(lines.text, "outcome=\"probe\"");
 	atomic_store(&stage->relay.node.stopping, false);
 	assert_int_equal(status_of(stage, "GET /readyz", &is_probe), 200);
+	atomic_store(&stage->relay.listening.deaf, 1);
+	assert_int_equal(status_of(stage, "GET /readyz", &is_probe), 503);
+	assert_has(lines.text, "outcome=\"not listening\"");
+	atomic_store(&stage->relay.listening.deaf, 0);
 	stage_end(stage);
 }
 

@@ -13,7 +13,7 @@ struct fake_acceptor fake;
 void __wrap_acceptor_open(struct acceptor *acceptor, struct loop *loop, int fd,
 	void (*ready)(struct acceptor *acceptor));
 void __wrap_acceptor_close(struct acceptor *acceptor);
-void __wrap_acceptor_start(struct acceptor *acceptor);
+bool __wrap_acceptor_start(struct acceptor *acceptor);
 void __wrap_acceptor_stop(struct acceptor *acceptor);
 int __wrap_acceptor_take(struct acceptor *acceptor, struct stream_export *client,
 	struct sockaddr_storage *peer, socklen_t *len);
@@ -37,10 +37,12 @@ void __wrap_acceptor_close(struct acceptor *acceptor)
 	fake.closes++;
 }
 
-void __wrap_acceptor_start(struct acceptor *acceptor)
+bool __wrap_acceptor_start(struct acceptor *acceptor)
 {
-	acceptor->accepting = true;
+	errno = ENOMEM;
+	acceptor->accepting |= !fake.is_deaf;
 	fake.starts++;
+	return acceptor->accepting;
 }
 
 void __wrap_acceptor_stop(struct acceptor *acceptor)

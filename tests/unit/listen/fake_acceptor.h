@@ -13,6 +13,7 @@ extern struct fake_acceptor {
 	int error; /* what accept fails with */
 	enum handshakes handshakes;
 	bool kept_out, keeps_nothing_out;
+	bool is_deaf; /* the system does not watch it */
 } fake;
 
 #endif

@@ -309,6 +309,35 @@ static void what_accept_fails_with(void **state)
 	}
 }
 
+/* The system may refuse to watch a socket at any time: at first, and after each pause. */
+static void deaf_ones_try_again(void **state)
+{
+	struct world w;
+	atomic_uint *deaf;
+
+	(void)state;
+	begin(&w, &plain);
+	deaf = &w.stage->relay.listening.deaf;
+	fake.error = ENOBUFS;
+	come(&w, 1);
+	fake.error = 0;
+	fake.is_deaf = true;
+	for (int i = 1; i <= 3; i++) {
+		stage_pass(w.stage, &w.listener->retry);
+		assert_false(w.listener->acceptor.accepting);
+		assert_int_equal(atomic_load(deaf), 1);
+		assert_int_not_equal(w.listener->retry.at_ms, DEADLINE_NEVER);
+	}
+	assert_non_null(strstr(lines.text, "listener l: can't wait for clients"));
+	fake.is_deaf = false;
+	stage_pass(w.stage, &w.listener->retry);
+	assert_true(w.listener->acceptor.accepting);
+	assert_int_equal(atomic_load(deaf), 0);
+	come(&w, 1);
+	assert_int_equal(taken, 1);
+	end(&w);
+}
+
 /* Another worker's idle connections to servers may give one up: it looks soon, three times at
  * least. */
 static void descriptors_of_other_workers(void **state)
@@ -544,6 +573,7 @@ int main(void)
 		cmocka_unit_test(one_worker_makes_room_at_a_shared_socket),
 		cmocka_unit_test(no_more_than_there_are_descriptors),
 		cmocka_unit_test(what_accept_fails_with),
+		cmocka_unit_test(deaf_ones_try_again),
 		cmocka_unit_test(descriptors_of_other_workers),
 		cmocka_unit_test(a_close_ends_the_lack_of_descriptors),
 		cmocka_unit_test(it_retires_when_nobody_is_on_the_way),
