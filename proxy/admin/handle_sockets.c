@@ -214,21 +214,22 @@ static bool read_command(struct admin_request *request, struct socket_command *c
 
 /* ---- what is done ---------------------------------------------------------------------------- */
 
-/* wait = sent, and for how long. */
+/* wait = sent of a message, or closed, and for how long. */
 static bool read_wait(
 	struct admin_request *request, enum socket_command_kind kind, unsigned *wait_ms)
 {
 	const char *wait = admin_argument(request, "wait");
 	const char *timeout = admin_argument(request, "timeout");
-	bool is_message = kind == SOCKET_POST || kind == SOCKET_SEND;
+	const struct socket_command command = {.kind = kind};
 	uint64_t ms = WAIT_DEFAULT_MS;
 
 	*wait_ms = 0;
 	if (!wait && !timeout)
 		return true;
-	if (!wait || strcmp(wait, "sent") != 0 || !is_message) {
-		admin_respond_problem(
-			request, 400, "wait=sent and timeout are for post and send only.");
+	if (!wait || strcmp(wait, socket_command_ends(&command) ? "closed" : "sent") != 0) {
+		admin_respond_problem(request, 400,
+			"Expected wait=sent for post and send, wait=closed for close, abort and "
+			"drain; timeout is for these.");
 		return false;
 	}
 	if (timeout && (!scan_duration_ms(slice_of(timeout), &ms) || ms == 0 || ms > WAIT_MAX_MS)) {

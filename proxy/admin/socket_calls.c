@@ -324,13 +324,24 @@ static void wait_for_rest(struct socket_call *call)
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
+/* One more that the request waits for: a frame, or the end of the socket. */
+static void add_to_tally(struct socket_call *call, struct websocket *socket)
+{
+	struct send_tally *tally = call->tally;
+
+	if (!tally)
+		return;
+	if (socket_command_ends(&call->command) && !socket_report_end(socket, &tally->report))
+		return;
+	atomic_fetch_add_explicit(&tally->unsettled, 1, memory_order_relaxed);
+}
+
 static bool run_on_one(struct socket_survey *survey, struct websocket *socket)
 {
 	struct socket_call *call = call_of(survey);
 
 	call->found++;
-	if (call->tally)
-		atomic_fetch_add_explicit(&call->tally->unsettled, 1, memory_order_relaxed);
+	add_to_tally(call, socket);
 	call->results[socket_run_command(socket, &call->command)]++;
 	return true;
 }
@@ -362,6 +373,20 @@ static json_t *message_result(const struct socket_call *call)
 		"dropped", (json_int_t)dropped, "gone", (json_int_t)gone);
 }
 
+/* Those that were closing already are waited for as well. */
+static json_t *end_result(const struct socket_call *call)
+{
+	json_int_t found = (json_int_t)call->found, ended;
+
+	if (!call->tally)
+		return json_pack("{s:I, s:I, s:I}", "found", found, "ending",
+			(json_int_t)call->results[SOCKET_COMMAND_DONE], "gone",
+			(json_int_t)call->results[SOCKET_COMMAND_GONE]);
+	ended = (json_int_t)atomic_load_explicit(
+		&call->tally->results[SEND_GONE], memory_order_relaxed);
+	return json_pack("{s:I, s:I, s:I}", "found", found, "ending", found - ended, "gone", ended);
+}
+
 static void respond_run(struct socket_call *call)
 {
 	static const char *const names[SOCKET_COMMANDS] = {
@@ -377,10 +402,7 @@ static void respond_run(struct socket_call *call)
 		return;
 	}
 	log_info("admin: sockets: %s of %llu", name, (unsigned long long)call->found);
-	admin_respond_json(call->request, 200,
-		json_pack("{s:I, s:I, s:I}", "found", (json_int_t)call->found, "ending",
-			(json_int_t)call->results[SOCKET_COMMAND_DONE], "gone",
-			(json_int_t)call->results[SOCKET_COMMAND_GONE]));
+	admin_respond_json(call->request, 200, end_result(call));
 }
 
 void socket_calls_run(struct admin_request *request, const struct socket_choice *choice,
@@ -395,7 +417,8 @@ void socket_calls_run(struct admin_request *request, const struct socket_choice 
 	call->command = *command;
 	call->wait_ms = wait_ms;
 	call->tally = wait_ms > 0 ? new_tally(call) : NULL;
-	call->command.report = call->tally ? &call->tally->report : NULL;
+	call->command.report =
+		call->tally && !socket_command_ends(command) ? &call->tally->report : NULL;
 	call->survey.visit = run_on_one;
 	call->survey.done = on_run;
 	survey_begin(&call->survey, &call->all->relay->node);

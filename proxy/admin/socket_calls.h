@@ -1,9 +1,10 @@
 /*
  * Requests about WebSockets: a survey over the workers (websocket/survey.h) finds them, and the
- * answer is made when it is back, or when what was sent to them is written.
+ * answer is made when it is back, or when what was sent to them is written, or they have ended.
  *
  *   main thread: socket_calls_list, _show, _run --> survey --> answer (admin/pending.h)
- *                                                     `-- wait = sent: the last frame told, or late
+ *                                                     `-- wait = sent, closed: the last has told,
+ * or late
  */
 #ifndef ADMIN_SOCKET_CALLS_H
 #define ADMIN_SOCKET_CALLS_H
@@ -42,7 +43,7 @@ void socket_calls_list(
 /* The one of choice->id. */
 void socket_calls_show(struct admin_request *request, const struct socket_choice *choice);
 /* Does it to all of those. A hold on command->frame passes over; `wait_ms`: how long to wait until
- * the frame is written to all of them, 0: not at all. */
+ * the frame is written to all of them, or all that are to end have ended; 0: not at all. */
 void socket_calls_run(struct admin_request *request, const struct socket_choice *choice,
 	const struct socket_command *command, unsigned wait_ms);
 

@@ -155,8 +155,8 @@ static bool fits(const struct call *call, const struct operation *operation)
 
 	if ((call->code || call->reason) && !closes)
 		wrong = call->code ? "--code" : "--reason";
-	else if ((call->wait || call->is_binary) && !sends)
-		wrong = call->wait ? "--wait" : "--binary";
+	else if (call->is_binary && !sends)
+		wrong = "--binary";
 	else if (call->count || call->after)
 		wrong = call->count ? "--count" : "--after";
 	if (wrong)
@@ -176,7 +176,7 @@ static int operate(struct call *call, const struct operation *operation)
 	query_add_segment(&query, call->words[1]);
 	query_add_segment(&query, operation->word);
 	if (call->wait) {
-		query_add(&query, "", "wait", "sent");
+		query_add(&query, "", "wait", operation->body == message_body ? "sent" : "closed");
 		query_add(&query, "", "timeout", call->wait);
 		call->remote.waits_s = WAIT_MAX_S;
 	}

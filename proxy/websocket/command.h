@@ -22,6 +22,12 @@ struct socket_command {
 	char reason[FRAME_CONTROL_BYTES - 2];
 };
 
+/* Does it end its sockets? */
+static inline bool socket_command_ends(const struct socket_command *command)
+{
+	return command->kind != SOCKET_POST && command->kind != SOCKET_SEND;
+}
+
 /* Its immediate result. */
 enum socket_command_result {
 	SOCKET_COMMAND_DONE,    /* with a message: it is queued */

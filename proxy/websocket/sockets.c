@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/container.h"
+#include "websocket/send_queue.h"
 #include "websocket/state.h"
 
 #define WORKER_SHIFT 40
@@ -81,6 +82,33 @@ void websockets_add(struct websockets *all, struct websocket *socket, unsigned w
 	all->count++;
 }
 
+/* A request that waits for a socket's end. */
+struct socket_watch {
+	struct socket_watch *next;
+	struct send_report *report;
+};
+
+bool socket_report_end(struct websocket *socket, struct send_report *report)
+{
+	struct socket_watch *watch = malloc(sizeof(*watch));
+
+	if (!watch)
+		return false;
+	*watch = (struct socket_watch){socket->watches, report};
+	socket->watches = watch;
+	return true;
+}
+
+static void report_end(struct websocket *socket)
+{
+	while (socket->watches) {
+		struct socket_watch *watch = socket->watches;
+		socket->watches = watch->next;
+		watch->report->tell(watch->report, SEND_GONE);
+		free(watch);
+	}
+}
+
 void websockets_remove(struct websockets *all, struct websocket *socket)
 {
 	walk_pass_over(all, socket);
@@ -92,6 +120,7 @@ void websockets_remove(struct websockets *all, struct websocket *socket)
 	if (socket->links.next)
 		socket->links.next->links.prev = socket->links.prev;
 	all->count--;
+	report_end(socket);
 }
 
 struct websocket *websockets_find(struct websockets *all, uint64_t id)

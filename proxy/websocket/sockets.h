@@ -12,6 +12,7 @@
 
 struct gateway;
 struct publish_line;
+struct send_report;
 struct shared_listener;
 struct websocket;
 struct worker;
@@ -70,6 +71,9 @@ unsigned socket_id_worker(uint64_t id);
 /* Names the socket and lists it; and the other way round. */
 void websockets_add(struct websockets *all, struct websocket *socket, unsigned worker);
 void websockets_remove(struct websockets *all, struct websocket *socket);
+
+/* Tells the report SEND_GONE when the socket is listed no more. False without memory. */
+bool socket_report_end(struct websocket *socket, struct send_report *report);
 
 /* NULL: there is none. */
 struct websocket *websockets_find(struct websockets *all, uint64_t id);

@@ -134,7 +134,8 @@ struct websocket {
 	struct websockets *all;
 	struct shared_listener *hop; /* that its client has come by at another node; NULL: none */
 	struct socket_links links;
-	struct socket_sends *sends; /* what waits for the client, see send.h; NULL: nothing */
+	struct socket_sends *sends;   /* what waits for the client, see send.h; NULL: nothing */
+	struct socket_watch *watches; /* requests that wait for its end, see sockets.h */
 	struct deferred_free deferred;
 	struct socket_grip grip;
 	uint64_t id;

@@ -166,6 +166,9 @@ def sending(t):
         for query in ("?wait=read", "?timeout=1s", "?wait=sent&timeout=2m", "?wait=sent&timeout=0", "?colour=red"):
             run(admin, id, "post", {"text": "a"}, query=query, status=400)
         run(admin, id, "close", query="?wait=sent", status=400)
+        for query in ("?wait=closed&timeout=2m", "?timeout=1s"):
+            run(admin, id, "close", query=query, status=400)
+        run(admin, id, "post", {"text": "a"}, query="?wait=closed", status=400)
     with t.point("to all that fit, of all workers"):
         others = opened(t, admin, sluice, 150)
         equal(run(admin, "all", "post", {"text": "to all"}, query="?type=origin&wait=sent"),
@@ -240,6 +243,41 @@ def waiting(t):
     run(admin, id, "abort")
     with_gone.join()
     equal(answers[1:], [{"found": 1, "sent": 0, "queued": 0, "dropped": 0, "gone": 1}])
+
+
+@test("wait=closed answers when those that were found are listed no more, or says how many are", workers=[4])
+def waiting_for_ends(t):
+    sluice, admin = begun(t, "close_timeout = 1m")
+    for operation in ("close", "drain"):
+        sockets = opened(t, admin, sluice, 40)
+        answers = []
+        ends = threading.Thread(target=lambda: answers.append(run(admin, "all", operation, query="?wait=closed&timeout=1m")))
+        ends.start()
+        until(lambda: all(one["state"] != "open" for one in listed(admin)), "all end")
+        for one in sockets[1:]:
+            one.closed_with()
+        until(lambda: len(listed(admin)) == 1, "the others have ended")
+        equal(run(admin, "all", operation, query="?wait=closed&timeout=20ms"), {"found": 1, "ending": 1, "gone": 0})
+        equal(answers, [], operation)
+        sockets[0].closed_with()
+        ends.join()
+        equal(answers, [{"found": 40, "ending": 0, "gone": 40}], operation)
+        equal(listed(admin), [], operation)
+    sockets = opened(t, admin, sluice, 40)
+    equal(run(admin, "all", "abort", query="?wait=closed"), {"found": 40, "ending": 0, "gone": 40})
+    true(all(was_cut(one) for one in sockets), "they are reset")
+    opened(t, admin, sluice, 1)
+    equal(json.loads(command("sockets", "abort", "all", "--wait", "1m", "--json", "-c", sluice.ini_path)),
+          {"found": 1, "ending": 0, "gone": 1})
+    (first,) = opened(t, admin, sluice, 1)
+    answers = []
+    ends = threading.Thread(target=lambda: answers.append(run(admin, "all", "close", query="?wait=closed&timeout=1m")))
+    ends.start()
+    until(lambda: listed(admin)[0]["state"] == "closing", "it closes")
+    opened(t, admin, sluice, 1)
+    first.closed_with()
+    ends.join()
+    equal(answers, [{"found": 1, "ending": 0, "gone": 1}], "one that has opened since is not waited for")
 
 
 @group("a slow reader", workers=[4])
@@ -552,7 +590,7 @@ def commands(t):
             sockets(*words, status=1)
         for words in (("post", "x"), ("shout", "x", "y"), ("close", "x", "y"), ("--find", "type"), ("--code", "1000"),
                       ("abort", "all", "--code", "1000"), ("close", "all", "--binary"), ("close", "all", "--code", "x"),
-                      ("post", "all", "x", "--count", "3"), ("drain", "all", "--wait", "1s"), ("--hash", "x")):
+                      ("post", "all", "x", "--count", "3"), ("--wait", "1s"), ("--hash", "x")):
             sockets(*words, status=2)
         sockets("close", "all", "--code", "-64536", status=1)
     with t.point("an invalid code is answered with the valid ones, by the command and by the API"):
