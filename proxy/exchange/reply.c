@@ -15,16 +15,25 @@
 /* A body up to this is cheaper to read than a new connection. */
 #define DISCARD_BYTES (64 * 1024)
 
+/* Is the rest of its body short, or a chunked one here as a whole? */
+static bool is_short(const struct exchange *x)
+{
+	struct http_chunked_extent extent;
+
+	if (x->framing.body == HTTP_BODY_LENGTH)
+		return x->framing.length <= DISCARD_BYTES;
+	struct slice here = client_body_here(x->client);
+	return !x->up.in && here.len > 0 && http_chunked_is_whole(here.at, here.len, &extent);
+}
+
 static void begin_discard(struct exchange *x)
 {
-	bool is_short = x->framing.body == HTTP_BODY_LENGTH && x->framing.length <= DISCARD_BYTES;
-
 	if (exchange_has_request(x)) {
 		client_request_read(x->client, x, false);
 		return;
 	}
 	/* A client that waits for a 100 may send its body or not: nothing to continue from. */
-	if (!is_short || x->framing.expects_continue || x->close_client) {
+	if (x->framing.expects_continue || x->close_client || !is_short(x)) {
 		x->close_client = true;
 		x->up.in = NULL;
 		return;

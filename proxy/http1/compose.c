@@ -404,6 +404,18 @@ static void put_own_fields(struct http_out *out, const struct exchange *x, bool 
 		put_request_id(out, x);
 }
 
+/* Of our version, with both of its blanks, which servers that send no reason may omit. */
+static void put_status_line(struct http_out *out, const struct http_head *head)
+{
+	size_t reason = strlen("HTTP/1.1 200"), line_end = first_line(head) - strlen("\r\n");
+
+	put(out, SLICE("HTTP/1.1 "));
+	http_out_number(out, head->status);
+	put(out, SLICE(" "));
+	put(out, slice_trim((struct slice){head->base + reason, line_end - reason}));
+	put(out, SLICE("\r\n"));
+}
+
 bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool interim)
 {
 	const struct http_changes changes = exchange_response_changes(x);
@@ -422,12 +434,8 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 		       : RATELIMIT_THEIRS;
 	x->answer.replaces_ratelimit = merge == RATELIMIT_OURS;
 	const struct omitted omitted = omitted_of_response(x, has_changes);
-	if (x->response.minor == 1) {
-		put_lines(&out, x, &x->response, 0, omitted);
-	} else {
-		put(&out, SLICE("HTTP/1.1"));
-		put_lines(&out, x, &x->response, strlen("HTTP/1.0"), omitted);
-	}
+	put_status_line(&out, &x->response);
+	put_lines(&out, x, &x->response, first_line(&x->response), omitted);
 	if (!interim) {
 		char *own = out.at;
 		if (!exchange_is_elsewhere(x))

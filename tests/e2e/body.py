@@ -72,6 +72,11 @@ RESPONSES = [
     ("an empty one by chunks", OK + CHUNKED + b"\r\n" + chunked(), b"", False),
     ("an empty one by the close", OK + b"\r\n", b"", True),
     ("no reason phrase", b"HTTP/1.1 200 \r\nContent-Length: 5\r\n\r\nhello", b"hello", False),
+    ("no reason phrase and no blank", b"HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello", b"hello", False),
+    ("no blank and no field", b"HTTP/1.1 200\r\n\r\nhello", b"hello", True),
+    ("no blank, HTTP/1.0", b"HTTP/1.0 200\r\n\r\nhello", b"hello", True),
+    ("no blank in an interim response",
+     b"HTTP/1.1 103\r\nLink: </a>\r\n\r\nHTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello", b"hello", False),
     ("with Connection: close", OK + b"Connection: close\r\nContent-Length: 5\r\n\r\nhello", b"hello", True),
 ]
 

@@ -5,6 +5,7 @@ import socket
 import time
 
 from lib import wire
+from lib.client import request_bytes
 from lib.process import SANITIZER, open_files, resident_bytes, until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
@@ -71,6 +72,33 @@ def behind(t):
             client.send(b"x" * 1000)
             time.sleep(0.001)
         equal(client.response().status, 400, "status")
+
+
+@group("a refused body that has arrived costs no connection")
+def arrived(t):
+    sluice = refusing(t)
+    chunks, behind = b"5;a=b\r\nhello\r\n", request_bytes("/behind")
+
+    def refused(data, status=429):
+        client = t.client(sluice)
+        client.send(data)
+        answer = client.response()
+        equal(answer.status, status, "status")
+        return client, answer
+
+    for title, data in (("by length", b"Content-Length: 5\r\n\r\nhello"),
+                        ("chunked", b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"),
+                        ("chunked, with trailers", b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\nA: b\r\n\r\n"),
+                        ("chunked and empty", b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")):
+        with t.point(f"{title}: the connection continues, with what is behind it"):
+            client, answer = refused(HEAD + data + behind)
+            equal(answer.get("Connection"), None, "Connection")
+            equal(client.response().status, 429, "status of the one behind it")
+            equal(client.ask("/again").status, 429, "status of a third")
+    for title, data in (("has not all arrived", chunks + b"0\r\n"), ("is malformed", b"5\r\nhello!\r\n0\r\n\r\n")):
+        with t.point(f"chunked, and it {title}: the connection is closed, and nothing in it is a request"):
+            client, _ = refused(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + data + (behind if "malformed" in title else b""))
+            client.expect_end()
 
 
 @group("a body that grows too long on its way, with more behind it")

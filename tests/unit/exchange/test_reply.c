@@ -232,6 +232,10 @@ static void which_bodies_are_worth_reading(void **state)
 	assert_true(is_kept("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 65536\r\n\r\n"));
 	assert_false(is_kept("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 65537\r\n\r\n"));
 	assert_false(is_kept("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"));
+	assert_false(is_kept("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+			     "1\r\na\r\n0\r\n"));
+	assert_true(is_kept("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+			    "1\r\na\r\n0\r\n\r\n"));
 	assert_false(is_kept("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n"
 			     "Content-Length: 5\r\n\r\n"));
 	assert_false(is_kept("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
