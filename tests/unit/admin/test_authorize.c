@@ -22,6 +22,7 @@
 #include "base/hs256.h"
 #include "daemon/relay.h"
 #include "site/site.h"
+#include "tests/unit/suite.h"
 
 /* The fields of the request that is judged, and whether it came over a unix socket. */
 static struct {
@@ -174,7 +175,7 @@ static void a_publisher_signs(void **state)
 	admin_tokens_free(services.tokens);
 }
 
-int main(void)
+UNIT_SUITE(test_authorize)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_tokens_pages_of_others_are_refused),

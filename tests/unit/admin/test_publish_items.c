@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
 #include "websocket/frames.h"
 
 static char why[512];
@@ -230,7 +231,7 @@ static void a_later_one(void **state)
 		"with its padding");
 }
 
-int main(void)
+UNIT_SUITE(test_publish_items)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(contents),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/hs256.h"
+#include "tests/unit/suite.h"
 
 #define NOW 1700000000
 
@@ -95,7 +96,7 @@ static void headers(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_publish_token)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(times),

@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "tests/unit/base/fake_clock.h"
+#include "tests/unit/suite.h"
 
 #define LEASE_MS 3000
 #define BEGIN_MS 50000
@@ -45,8 +47,7 @@ bool __wrap_lock_store_look_refused(struct lock_store *store)
 	return store->is_refused;
 }
 
-uint64_t __wrap_clock_boot_ns(void);
-uint64_t __wrap_clock_boot_ns(void)
+static uint64_t boot_ns(void)
 {
 	return world.store.loop.now_ms * CLOCK_NS_PER_MS;
 }
@@ -70,6 +71,7 @@ static int begin(void **state)
 {
 	(void)state;
 	memset(&world, 0, sizeof(world));
+	fake_clock_boot_ns = boot_ns;
 	world.store.loop.now_known = true;
 	world.store.loop.now_ms = BEGIN_MS;
 	return 0;
@@ -446,7 +448,7 @@ static void one_given_up_while_it_joins_is_left(void **state)
 
 #define HOLD_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
-int main(void)
+UNIT_SUITE(test_lock_hold)
 {
 	const struct CMUnitTest tests[] = {
 		HOLD_TEST(a_lease_is_renewed_from_before_it_was_asked_for),

@@ -19,6 +19,8 @@
 
 #include "base/clock.h"
 #include "cli/descendants.h"
+#include "tests/unit/base/fake_clock.h"
+#include "tests/unit/suite.h"
 
 #define BEGIN_NS  (1000 * CLOCK_NS_PER_S)
 #define LEASE_NS  (10 * CLOCK_NS_PER_S)
@@ -35,8 +37,7 @@ static struct {
 	pid_t pid;
 } keeper;
 
-uint64_t __wrap_clock_boot_ns(void);
-uint64_t __wrap_clock_boot_ns(void)
+static uint64_t boot_ns(void)
 {
 	return shared->now_ns;
 }
@@ -62,6 +63,7 @@ static int begin(void **state)
 		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	shared->now_ns = BEGIN_NS;
+	fake_clock_boot_ns = boot_ns;
 	keeper.orders = keeper_start(command, &keeper.pid);
 	return keeper.orders < 0;
 }
@@ -223,7 +225,7 @@ static void so_does_the_loss_of_its_lock(void **state)
 
 #define KEEPER_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
-int main(void)
+UNIT_SUITE(test_lock_keeper)
 {
 	const struct CMUnitTest tests[] = {
 		KEEPER_TEST(a_command_is_frozen_at_its_leases_end),

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 /* What a table of this one name has, below its title. */
 static void expect(const char *name, const char *shown)
 {
@@ -64,13 +66,12 @@ static void a_time_has_two_units(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_table)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_name_moves_no_cursor),
 		cmocka_unit_test(a_time_has_two_units),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

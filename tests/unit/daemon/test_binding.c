@@ -9,6 +9,7 @@
 
 #include "daemon/handover.h"
 #include "tests/unit/exchange/fakes/stage.h"
+#include "tests/unit/suite.h"
 
 static char folder[] = "/tmp/sluice-binding-XXXXXX";
 static const struct stage_conf plain = {.two_workers = true};
@@ -313,7 +314,7 @@ static void what_systemd_did_not_pass(void **state)
 	end(&w);
 }
 
-int main(void)
+UNIT_SUITE(test_binding)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_socket_for_each_worker),

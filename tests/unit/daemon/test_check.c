@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "main_turn.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf hasty = {
 	.more = "[upstream v]\nserver = 127.0.0.1:4\nserver = 127.0.0.1:5\nhealth_path = /up?x\n"
@@ -331,7 +332,7 @@ static void what_another_node_found(void **state)
 	end(&w);
 }
 
-int main(void)
+UNIT_SUITE(test_check)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_asked),

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "main_turn.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf two = {.more = "[upstream v]\nserver = 127.0.0.1:4\n"};
 
@@ -126,7 +127,7 @@ static void what_came_to_the_internal_listener_is_counted(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_failure_lines)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_left_is_written_at_the_end),

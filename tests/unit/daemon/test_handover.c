@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "daemon/handover.h"
+#include "tests/unit/suite.h"
 
 static int listening(void)
 {
@@ -138,7 +139,7 @@ static void what_can_not_be(void **state)
 	close(fd);
 }
 
-int main(void)
+UNIT_SUITE(test_handover)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(written_and_read),

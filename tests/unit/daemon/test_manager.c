@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "main_turn.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {.two_workers = true};
 
@@ -142,7 +143,7 @@ static void without_a_manager_nobody_hears(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_manager)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_step_has_its_message),

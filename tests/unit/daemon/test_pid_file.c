@@ -14,6 +14,7 @@
 #include "conf/conf.h"
 #include "daemon/pid_file.h"
 #include "daemon/relay.h"
+#include "tests/unit/suite.h"
 
 struct world {
 	char folder[64], path[80], aside[96];
@@ -156,7 +157,7 @@ static void the_file_of_another_process_is_left_alone(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_pid_file)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(it_has_this_process_number, begin, end),

@@ -5,6 +5,7 @@
 #include "daemon/shared_upstream.h"
 #include "main_turn.h"
 #include "site/site.h"
+#include "tests/unit/suite.h"
 
 #define FENCE    700
 #define LEASE_MS 60000
@@ -452,7 +453,7 @@ static void names_of_locks(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_probers)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unshared_ones_cost_nothing),

@@ -13,6 +13,7 @@
 #include <event2/event.h>
 
 #include "daemon/signals.h"
+#include "tests/unit/suite.h"
 
 struct world {
 	struct event_base *base;
@@ -185,7 +186,7 @@ static void a_flood_holds_nothing_up(void **state)
 	turn(w);
 }
 
-int main(void)
+UNIT_SUITE(test_signals)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(each_is_taken_once_a_turn, begin, end),

@@ -18,6 +18,7 @@
 
 #include "daemon/relay.h"
 #include "worker/worker.h"
+#include "tests/unit/suite.h"
 
 #define REQUEST "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
@@ -152,7 +153,7 @@ static void a_worker_that_is_missing_ends_it(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_start)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(

@@ -3,6 +3,7 @@
 
 #include "stats/stats.h"
 #include "tests/unit/exchange/fakes/flight.h"
+#include "tests/unit/suite.h"
 
 #define ANSWER(status) "HTTP/1.1 " status " X\r\nContent-Length: 0\r\n\r\n"
 
@@ -55,7 +56,7 @@ static void what_is_left(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_tally)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_served),

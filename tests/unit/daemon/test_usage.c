@@ -8,6 +8,7 @@
 
 #include "main_turn.h"
 #include "stats/usage_counts.h"
+#include "tests/unit/suite.h"
 
 static char folder[] = "/tmp/sluice-usage-XXXXXX";
 static const struct stage_conf limited = {.two_workers = true,
@@ -213,7 +214,7 @@ static void an_interval_is_over(void **state)
 
 #define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
-int main(void)
+UNIT_SUITE(test_usage)
 {
 	const struct CMUnitTest tests[] = {
 		IN_A_FOLDER(without_an_interval_there_is_none),

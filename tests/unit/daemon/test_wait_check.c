@@ -12,6 +12,7 @@
 #include "exchange/passage.h"
 #include "http1/downstream.h"
 #include "upstream/server_inside.h"
+#include "tests/unit/suite.h"
 
 /* A client's connection with one exchange or two on it, and a connection to a server. */
 struct world {
@@ -388,7 +389,7 @@ static void idle_servers(void **state)
 	assert_non_null(wait_check_idle_server(&w->server));
 }
 
-int main(void)
+UNIT_SUITE(test_wait_check)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_passage_has_its_own),

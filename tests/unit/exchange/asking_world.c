@@ -18,6 +18,7 @@
 #include "site/site.h"
 #include "stats/busiest.h"
 #include "stats/stats.h"
+#include "tests/unit/base/fake_clock.h"
 #include "upstream/server_state.h"
 
 /* The first line is the upstream's. */
@@ -77,15 +78,12 @@ static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 	message_post(&world->hosts[worker].worker->loop, &ticket->message);
 }
 
-static const struct world *timed; /* the world whose time the throttles have; NULL: the true one */
-
-uint64_t __real_clock_boot_ns(void);
-uint64_t __wrap_clock_boot_ns(void);
+static const struct world *timed; /* the world whose time the throttles have */
 
 /* Else a verdict would be too old where the machine has stood still. */
-uint64_t __wrap_clock_boot_ns(void)
+static uint64_t timed_boot_ns(void)
 {
-	return timed ? timed->now_ns : __real_clock_boot_ns();
+	return timed->now_ns;
 }
 
 /* Time is the test's: what is read as the turn's time stays until it is set again. */
@@ -131,7 +129,8 @@ void world_open(struct world *world, unsigned hosts, int authority, bool is_alon
 	memset(world, 0, sizeof(*world));
 	world->is_alone = is_alone;
 	world->now_ns = UINT64_C(1000000) * CLOCK_NS_PER_MS;
-	timed = is_alone ? world : NULL;
+	timed = world;
+	fake_clock_boot_ns = is_alone ? timed_boot_ns : NULL;
 	world->host_count = hosts;
 	for (int i = 0; i < 2; i++) {
 		fake_init(&world->fakes[i], AUTHORITY_TIMEOUT_MS);

@@ -3,7 +3,7 @@
  *
  *   begin, look --> asked --> held, busy, unknown --> user.sight; pass: time
  *
- * Programs need --wrap=clock_boot_ns.
+ * Programs need $(fake_clock_wraps).
  */
 #ifndef TESTS_EXCHANGE_OWNED_H
 #define TESTS_EXCHANGE_OWNED_H
@@ -25,6 +25,7 @@
 #include "exchange/owner_sweep.h"
 #include "exchange/owner_use.h"
 #include "queue/queue.h"
+#include "tests/unit/base/fake_clock.h"
 #include "upstream/server_state.h"
 #include "worker/worker.h"
 
@@ -33,8 +34,6 @@
 #define SESSIONS_MOST 16
 #define OTHER         "0000000000000001/other/127.0.0.1:7946"
 #define THIRD         "0000000000000002/third/127.0.0.1:7947"
-
-uint64_t __wrap_clock_boot_ns(void);
 
 /* The last question, which the test answers. */
 static struct {
@@ -49,7 +48,7 @@ static struct {
 
 static uint64_t now_ns;
 
-uint64_t __wrap_clock_boot_ns(void)
+static inline uint64_t owned_boot_ns(void)
 {
 	return now_ns;
 }
@@ -116,6 +115,7 @@ static inline int setup(void **state)
 
 	memset(&asked, 0, sizeof(asked));
 	now_ns = 100 * CLOCK_NS_PER_S;
+	fake_clock_boot_ns = owned_boot_ns;
 	f->queue = queue_create(&config);
 	f->states = upstream_states_new(f->queue, 1);
 	f->owners = owners_new(&store, f->states);

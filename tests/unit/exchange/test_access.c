@@ -3,6 +3,7 @@
 #include "exchange/access.h"
 
 #include "fakes/flight.h"
+#include "tests/unit/suite.h"
 
 #define OK3 "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
 
@@ -212,7 +213,7 @@ static void without_a_log_of_its_own_it_is_combined(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_access)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_that_has_its_turn),

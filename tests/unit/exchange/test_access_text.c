@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "exchange/access_text.h"
+#include "tests/unit/suite.h"
 
 typedef void put_text(struct http_out *out, struct slice text, size_t most);
 
@@ -108,7 +109,7 @@ static void secrets(void **state)
 	assert_null(memmem(cut.at, cut.len, "sec", 3));
 }
 
-int main(void)
+UNIT_SUITE(test_access_text)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(escapes),

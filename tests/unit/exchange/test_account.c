@@ -5,6 +5,7 @@
 #include "exchange/access.h"
 #include "fakes/flight.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define OK3 "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
 
@@ -243,7 +244,7 @@ static void long_texts_are_cut(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_account)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_that_is_served),

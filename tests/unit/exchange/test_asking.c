@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 /* Two of one session, each by a client of its own; both verdicts are pending. */
 static struct host *begin_two(struct job **first, struct job **second, bool is_write)
 {
@@ -481,7 +483,7 @@ static void sessions_end_under_a_question(void **state)
 	asking_end();
 }
 
-int main(void)
+UNIT_SUITE(test_asking)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(order_is_that_of_places),

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 /* Behind others on its connection its answer waits; its question does not. */
 static void a_refusal_that_waits_asks_no_more(void **state)
 {
@@ -217,7 +219,7 @@ static void a_body_waits_for_the_verdict(void **state)
 	asking_end();
 }
 
-int main(void)
+UNIT_SUITE(test_asking_pipeline)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_refusal_that_waits_asks_no_more),

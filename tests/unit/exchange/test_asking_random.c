@@ -14,6 +14,7 @@
 
 #include "../random.h"
 #include "queue/session.h"
+#include "tests/unit/suite.h"
 
 static struct world world;
 static struct random random_source;
@@ -554,7 +555,7 @@ static void threads(void **state)
 	world_close(&world);
 }
 
-int main(void)
+UNIT_SUITE(test_asking_random)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(histories),

@@ -4,6 +4,7 @@
 #include "fakes/flight.h"
 #include "queue/run_queue.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define EVENTS(type) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\n\r\n"
 
@@ -83,7 +84,7 @@ static void no_more_than_max_streams(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_endless)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(event_streams),

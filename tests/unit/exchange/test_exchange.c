@@ -5,6 +5,7 @@
 #include "fakes/flight.h"
 #include "queue/run_queue.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define DONE "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -261,7 +262,7 @@ static void what_is_answered_and_what_waits(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_exchange)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_state_has_a_name),

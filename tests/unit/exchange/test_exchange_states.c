@@ -15,6 +15,7 @@
 
 #include "exchange/exchange.h"
 #include "worker/worker.h"
+#include "tests/unit/suite.h"
 
 #define STATES (EXCHANGE_ENDED + 1)
 
@@ -141,7 +142,7 @@ static void a_request_is_read_and_sent(void **state)
 		assert_int_equal(after(was, exchange_request_read), was);
 }
 
-int main(void)
+UNIT_SUITE(test_exchange_states)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_may_end_once),

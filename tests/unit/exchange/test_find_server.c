@@ -8,6 +8,7 @@
 #include "exchange/passage.h"
 #include "fakes/flight.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define DONE "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -415,7 +416,7 @@ static void a_session_has_its_own(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_find_server)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_idle_connection_is_used_again),

@@ -6,6 +6,7 @@
 #include "fakes/flight.h"
 #include "stats/stats.h"
 #include "upstream/server.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {0};
 static const struct stage_conf placed = {.upstream = "max_in_flight = 1"};
@@ -425,7 +426,7 @@ static void a_connection_that_takes_not_a_byte(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_forward)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_request_leaves_with_what_is_here_of_its_body),

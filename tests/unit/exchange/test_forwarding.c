@@ -3,6 +3,7 @@
 
 #include "fakes/flight.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 /* The lines for it. */
 static const char *lines_for(struct forwarding *forwarding, const struct exchange *x)
@@ -212,7 +213,7 @@ static void kept_ones_are_as_composed(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_forwarding)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(they_are_composed_once),

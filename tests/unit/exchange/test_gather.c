@@ -8,6 +8,7 @@
 #include "fakes/flight.h"
 #include "exchange/respond.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf buffered = {.route = "request_buffering = 4k"};
 
@@ -541,7 +542,7 @@ static void up_to_64k(void **state)
 	free(text);
 }
 
-int main(void)
+UNIT_SUITE(test_gather)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_waited_for),

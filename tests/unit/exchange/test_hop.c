@@ -6,6 +6,7 @@
 
 #include "fakes/flight.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 #define A         "00112233445566778899aabbccddeeff"
 #define FORWARDED "Sluice-Hop: 1 none 192.0.2.7 7 9 9\r\n"
@@ -342,7 +343,7 @@ static void what_it_does_not_understand_is_nowhere_sent(void **state)
 	end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_hop)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_the_secret_is_welcome),

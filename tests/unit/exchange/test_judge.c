@@ -3,6 +3,7 @@
 
 #include "fakes/stage.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {0};
 static const struct stage_conf routed = {
@@ -320,7 +321,7 @@ static void a_trace_context_is_begun_where_it_is_due(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_judge)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(which_requests_pass),

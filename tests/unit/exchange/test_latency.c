@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "fakes/flight.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf bounded = {
 	.upstream = "max_in_flight = auto\nretries = 0\n", .route = "request_buffering = off"};
@@ -144,7 +145,7 @@ static void failures_of_the_server(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_latency)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_time_from_the_whole_request_to_the_whole_response),

@@ -12,6 +12,7 @@
 #include "../random.h"
 #include "exchange/exchange.h"
 #include "exchange/max_forwards.h"
+#include "tests/unit/suite.h"
 
 #define LONGEST 60
 
@@ -138,7 +139,7 @@ static void any_number_with_one_more_is_what_it_was(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_max_forwards)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_number_is_one_less),

@@ -3,6 +3,7 @@
 
 #include "exchange/owner_table.h"
 #include "upstream/upstream.h"
+#include "tests/unit/suite.h"
 
 /* The session's owner is this node now. */
 static void go_to(struct fixture *f, struct user *user, const char *node)
@@ -142,7 +143,7 @@ static void the_next_process_at_an_address_keeps_its_connections(void **state)
 	owner_end(f->owners, &user.use);
 }
 
-int main(void)
+UNIT_SUITE(test_owner_nodes)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(any_number_of_them_comes_and_goes),

@@ -1,5 +1,6 @@
 /* Which node owns a session: the table, with a store and a clock of the test's. */
 #include "owned.h"
+#include "tests/unit/suite.h"
 
 static void those_who_wait_are_answered_in_their_order_by_one_call(void **state)
 {
@@ -624,7 +625,7 @@ static void a_full_table_gives_idle_ones_up_first(void **state)
 		owner_end(f->owners, &users[i].use);
 }
 
-int main(void)
+UNIT_SUITE(test_owners)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(those_who_wait_are_answered_in_their_order_by_one_call),

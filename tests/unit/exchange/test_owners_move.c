@@ -1,5 +1,6 @@
 /* Sessions that move with a process or an address: an upgrade, a reload of [fleet], a drain. */
 #include "owned.h"
+#include "tests/unit/suite.h"
 
 #define BEFORE "00000000000000ff/self/127.0.0.1:7900"
 
@@ -411,7 +412,7 @@ static void a_store_that_fails_on_and_on_is_asked_less_and_less(void **state)
 	answer(f, (struct owner_answer){.is_known = true});
 }
 
-int main(void)
+UNIT_SUITE(test_owners_move)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(the_process_before_is_waited_for_in_line),

@@ -18,18 +18,18 @@
 #include "exchange/owner_sweep.h"
 #include "exchange/owner_use.h"
 #include "queue/queue.h"
+#include "tests/unit/base/fake_clock.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 #include "upstream/server_state.h"
 #include "worker/worker.h"
 
 enum { NODES = 3, SESSIONS = 4, USERS = 24, CALLS = 4096, STEPS = 1500 };
 enum { IDLE_MS = 300, LEASE_MS = 2000 };
 
-uint64_t __wrap_clock_boot_ns(void);
-
 static uint64_t now_ns;
 
-uint64_t __wrap_clock_boot_ns(void)
+static uint64_t boot_ns(void)
 {
 	return now_ns;
 }
@@ -423,6 +423,7 @@ static void come_to_rest(void)
 static void live(struct random *random)
 {
 	now_ns = 1000 * CLOCK_NS_PER_S;
+	fake_clock_boot_ns = boot_ns;
 	call_count = 0;
 	memset(locks, 0, sizeof(locks));
 	memset(users, 0, sizeof(users));
@@ -445,7 +446,7 @@ static void who_may_send_has_the_lock(void **state)
 		live(&random);
 }
 
-int main(void)
+UNIT_SUITE(test_owners_random)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(who_may_send_has_the_lock)};
 

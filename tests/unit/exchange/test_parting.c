@@ -7,6 +7,7 @@
 #include "fakes/owned.h"
 #include "http/problem.h"
 #include "site/spare.h"
+#include "tests/unit/suite.h"
 
 /* A request of an owned session that has been sent, under the fence 5. */
 static struct exchange *begin_held(struct stage **stage, const char *request)
@@ -258,7 +259,7 @@ static void what_has_arrived_does_not(void **state)
 	end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_parting)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_has_not_arrived_ends_with_the_lease),

@@ -7,6 +7,7 @@
 #include "daemon/wait_check.h"
 #include "fakes/flight.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define UPGRADE                                                                                    \
 	"GET /chat?token=x HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"   \
@@ -429,7 +430,7 @@ static void its_bytes_are_charged(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_passage)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_takes_over_what_the_exchange_had),

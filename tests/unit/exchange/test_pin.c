@@ -5,6 +5,7 @@
 #include "fakes/flight.h"
 #include "queue/queue.h"
 #include "site/site.h"
+#include "tests/unit/suite.h"
 
 #define KEYED(key) "GET /u/ HTTP/1.1\r\nHost: h\r\nX-Key: " key "\r\n\r\n"
 #define OK1        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
@@ -226,7 +227,7 @@ static void whose_site_it_is_of(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_pin)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_next_of_the_session_has_it),

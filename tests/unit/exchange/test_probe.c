@@ -2,6 +2,7 @@
 #include "exchange/probe.h"
 
 #include "fakes/flight.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf healthy = {.listener = "health = on", .route = "path = /a/"};
 
@@ -101,7 +102,7 @@ static void no_limit_counts_them(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_probe)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(which_requests_are_probes),

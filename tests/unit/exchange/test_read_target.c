@@ -4,6 +4,7 @@
 #include "fakes/flight.h"
 #include "http/path.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {0};
 
@@ -181,7 +182,7 @@ static void paths_at_random(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_read_target)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(which_are_refused),

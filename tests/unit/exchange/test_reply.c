@@ -5,6 +5,7 @@
 #include "fakes/stage.h"
 #include "http/problem.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define REPLY "HTTP/1.1 "
 
@@ -420,7 +421,7 @@ static void the_last_answer_of_a_drain_says_so(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_reply)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_answer_is_sent_and_the_connection_goes_on),

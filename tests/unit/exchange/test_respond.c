@@ -4,6 +4,7 @@
 
 #include "fakes/flight.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {0};
 
@@ -396,7 +397,7 @@ static void costs(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_respond)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_response_passes_and_its_connection_is_kept),

@@ -3,6 +3,7 @@
 #include "exchange/respond.h"
 
 #include "fakes/flight.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {0};
 
@@ -251,7 +252,7 @@ static void a_held_interim_response_holds_no_orphan(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_respond_alone)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_switch_before_the_request_has_left_is_none),

@@ -12,6 +12,7 @@
 #include "fakes/owned.h"
 #include "http/problem.h"
 #include "upstream/server.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf refuses = {
 	.route = ROUTE "session_elsewhere = refuse\n", .more = FLEET};
@@ -352,7 +353,7 @@ static void a_new_one_that_has_no_room_is_answered(void **state)
 	end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_seek)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_that_nobody_owns_is_taken),

@@ -7,6 +7,7 @@
 #include "base/container.h"
 #include "body/pump.h"
 #include "fakes/flight.h"
+#include "tests/unit/suite.h"
 
 struct line_server {
 	struct server_connection connection;
@@ -214,7 +215,7 @@ static void what_is_behind_a_response_closes_the_connection(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_server_calls)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_response_comes_and_the_connection_serves_again),

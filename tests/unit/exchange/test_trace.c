@@ -14,6 +14,7 @@
 #include "site/site.h"
 #include "site/site_use.h"
 #include "worker/worker.h"
+#include "tests/unit/suite.h"
 
 #define GOOD  "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 #define OTHER "00-1af7651916cd43dd8448eb211c80319c-c7ad6b7169203331-01"
@@ -155,7 +156,7 @@ static void those_that_are_begun_are_valid_and_differ(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_trace)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_valid_one_is_passed_on),

@@ -6,6 +6,7 @@
 #include "fakes/stage.h"
 #include "queue/run_queue.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define GET  "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 #define DONE "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -141,7 +142,7 @@ static void it_waits_until_its_limit_admits_it(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_turn)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_a_place_it_waits),

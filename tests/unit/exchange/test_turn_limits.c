@@ -3,6 +3,7 @@
 
 #include "conf/conf.h"
 #include "fakes/stage.h"
+#include "tests/unit/suite.h"
 
 #define GET_OF(path, fields) "GET " path " HTTP/1.1\r\nHost: h\r\n" fields "\r\n"
 #define GET                  GET_OF("/", "")
@@ -63,7 +64,7 @@ static void the_hash_of_a_key(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_turn_limits)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_the_gate_says_is_answered),

@@ -4,6 +4,7 @@
 #include "conf/conf.h"
 #include "fakes/stage.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define GET_OF(path, fields) "GET " path " HTTP/1.1\r\nHost: h\r\n" fields "\r\n"
 #define GET                  GET_OF("/", "")
@@ -241,7 +242,7 @@ static void one_that_leaves_while_its_turn_comes(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_turn_place)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(behind_one_of_its_session_it_takes_its_turn_and_no_place),

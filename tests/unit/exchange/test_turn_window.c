@@ -12,6 +12,7 @@
 #include "fakes/stage.h"
 #include "stats/stats.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 #define POST "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"
 #define DONE "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -416,7 +417,7 @@ static void no_window_gets_more_than_its_limit(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_turn_window)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_is_charged_when_it_gets_its_place),

@@ -12,6 +12,7 @@
 #include "http1/downstream.h"
 #include "listen/listener.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define START_MS 1000000
 
@@ -267,7 +268,7 @@ static void it_may_not_stop_in_a_body_that_it_began_without_the_100(void **state
 	end(w);
 }
 
-int main(void)
+UNIT_SUITE(test_client_wait)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_response_in_stretches_has_one_grace),

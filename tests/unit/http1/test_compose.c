@@ -4,6 +4,7 @@
 
 #include "exchange/judge.h"
 #include "tests/unit/exchange/fakes/flight.h"
+#include "tests/unit/suite.h"
 
 /* What the server gets of a request. */
 static const char *sent(struct stage **stage, const struct stage_conf *conf, const char *request)
@@ -448,7 +449,7 @@ static void the_changes_of_listener_and_route(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_compose)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_of_a_request_line_for_line),

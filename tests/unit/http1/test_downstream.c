@@ -5,6 +5,7 @@
 #include "connected.h"
 #include "exchange/hop.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define OK1    "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
 #define NONE   "GET /none HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -409,7 +410,7 @@ static void its_peer_sees_the_end_when_all_is_given_back(void **state)
 	connected_end(&c);
 }
 
-int main(void)
+UNIT_SUITE(test_downstream)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_known_of_it),

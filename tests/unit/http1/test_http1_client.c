@@ -3,6 +3,7 @@
 
 #include "body/pump.h"
 #include "connected.h"
+#include "tests/unit/suite.h"
 
 #define OK1     "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
 #define UPGRADE "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
@@ -315,7 +316,7 @@ static void it_acts_on_what_has_changed(void **state)
 	connected_end(&c);
 }
 
-int main(void)
+UNIT_SUITE(test_http1_client)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(there_are_all_operations),

@@ -4,6 +4,7 @@
 
 #include "http/problem.h"
 #include "tests/unit/exchange/fakes/flight.h"
+#include "tests/unit/suite.h"
 #include "upstream/server.h"
 
 #define GET_1_0 "GET / HTTP/1.0\r\nHost: h\r\n\r\n"
@@ -277,7 +278,7 @@ static void the_head_of_a_101(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_http1_response)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_100_of_our_own),

@@ -4,6 +4,7 @@
 #include "body/pump.h"
 #include "tests/unit/random.h"
 #include "tests/unit/upstream/linked.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {0};
 
@@ -413,7 +414,7 @@ static void it_is_read_once_more(void **state)
 	linked_end(&l);
 }
 
-int main(void)
+UNIT_SUITE(test_http1_server)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(there_are_all_operations),

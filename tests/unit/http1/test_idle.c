@@ -4,6 +4,7 @@
 #include "connected.h"
 #include "listen/give_way.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 #define MOST 40
 
@@ -264,7 +265,7 @@ static void whatever_they_do(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_idle)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(none_before_its_time),

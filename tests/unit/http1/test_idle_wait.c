@@ -3,6 +3,7 @@
 
 #include "connected.h"
 #include "exchange/hop.h"
+#include "tests/unit/suite.h"
 
 #define NONE "GET /none HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -255,7 +256,7 @@ static void a_drain_waits_for_one_that_takes(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_idle_wait)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_request_gives_it_its_idle_time_once_more),

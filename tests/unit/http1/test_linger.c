@@ -3,6 +3,7 @@
 #include "http1/linger.h"
 
 #include "connected.h"
+#include "tests/unit/suite.h"
 
 /* Its body is too long to be worth reading. */
 #define UPLOAD "PUT /none HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\nabc"
@@ -139,7 +140,7 @@ static void a_drain_shortens_it(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_linger)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_still_comes_is_thrown_away),

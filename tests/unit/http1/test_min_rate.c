@@ -9,6 +9,7 @@
 #include "../random.h"
 #include "base/clock.h"
 #include "http1/min_rate.h"
+#include "tests/unit/suite.h"
 
 #define MS CLOCK_NS_PER_MS
 #define S  CLOCK_NS_PER_S
@@ -144,7 +145,7 @@ static void any_stretch_holds_the_promise(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_min_rate)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(silence_lasts_as_long_as_the_grace),

@@ -5,6 +5,7 @@
 #include "connected.h"
 #include "http1/http1_client.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define OK1 "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
 #define OK2 "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb"
@@ -230,7 +231,7 @@ static void after_connection_close_nothing_is_read(void **state)
 	connected_end(&c);
 }
 
-int main(void)
+UNIT_SUITE(test_read_requests)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_request_and_the_next),

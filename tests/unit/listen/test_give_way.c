@@ -16,6 +16,7 @@
 #include "stats/stats.h"
 #include "worker/node.h"
 #include "worker/worker.h"
+#include "tests/unit/suite.h"
 
 #define LISTENERS 3
 
@@ -167,7 +168,7 @@ static void nothing_is_closed_that_is_not_needed(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_give_way)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_listener_may_end_with_its_last_connection),

@@ -8,6 +8,7 @@
 
 #include "../random.h"
 #include "listen/idle_list.h"
+#include "tests/unit/suite.h"
 
 #define LINKS 12
 #define STEPS 20000
@@ -101,7 +102,7 @@ static void taking_out_twice_is_once(void **state)
 	assert_null(list.newest);
 }
 
-int main(void)
+UNIT_SUITE(test_idle_list)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_order_of_puts_and_takes),

@@ -7,6 +7,7 @@
 #include "site/site_use.h"
 #include "fake_acceptor.h"
 #include "tests/unit/exchange/fakes/stage.h"
+#include "tests/unit/suite.h"
 
 /* ---- the world ------------------------------------------------------------------------------- */
 
@@ -562,7 +563,7 @@ static void in_a_drain_none_is_opened(void **state)
 	end(&w);
 }
 
-int main(void)
+UNIT_SUITE(test_listener)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_who_come_are_accepted),

@@ -10,6 +10,7 @@
 
 #include "fake_broker.h"
 #include "semaphore/administer.h"
+#include "tests/unit/suite.h"
 
 enum { GAP = 5, OTHER = 90 };
 
@@ -369,7 +370,7 @@ static void death_at_any_call_leaves_what_the_next_repairs(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_administer)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(create_makes_slots_and_gives_the_mutex_back),

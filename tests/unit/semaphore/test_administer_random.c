@@ -13,6 +13,7 @@
 #include "../random.h"
 #include "fake_broker.h"
 #include "semaphore/administer.h"
+#include "tests/unit/suite.h"
 
 enum { GAP = 6, NUMBERS = 64, STEPS = 60 };
 
@@ -227,7 +228,7 @@ static void random_orders(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_administer_random)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(random_orders)};
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "net/names.h"
+#include "tests/unit/suite.h"
 
 struct names *__wrap_names_new(struct event_base *base);
 void __wrap_names_set_timeout(struct names *names, uint64_t timeout_ms);
@@ -187,7 +188,7 @@ static void silent_name_servers_are_given_up_in_time(void **state)
 	assert_int_equal(addresses.count, 0);
 }
 
-int main(void)
+UNIT_SUITE(test_broker_addresses)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(addresses_of_both_kinds_are_found),

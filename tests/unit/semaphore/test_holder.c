@@ -11,6 +11,7 @@
 #include "fake_broker.h"
 #include "semaphore/crowd.h"
 #include "semaphore/holder.h"
+#include "tests/unit/suite.h"
 
 enum { OTHER = 99 };
 
@@ -357,7 +358,7 @@ static void holders_count_each_other(void **state)
 	assert_false(crowds[0].hears);
 }
 
-int main(void)
+UNIT_SUITE(test_holder)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_taken_ascending_beside_those_of_others),

@@ -10,6 +10,7 @@
 
 #include "fake_broker.h"
 #include "fake_node.h"
+#include "tests/unit/suite.h"
 
 enum { NODES = 3 };
 
@@ -610,7 +611,7 @@ static void a_node_that_may_hold_none_says_so(void **state)
 	assert_int_equal(view.bound, 0);
 }
 
-int main(void)
+UNIT_SUITE(test_keeper)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_taken_ahead_and_given_back),

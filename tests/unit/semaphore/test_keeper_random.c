@@ -14,6 +14,7 @@
 #include "../random.h"
 #include "fake_broker.h"
 #include "fake_node.h"
+#include "tests/unit/suite.h"
 
 enum { NODES = 3, SLOTS_BEGUN = 8, SLOTS_LIMIT = 20, STEPS = 4000 };
 enum { LATE_MS = 5000, CHECK_MS = 2000 }; /* a lease; between two looks of a keeper */
@@ -301,7 +302,7 @@ static void shares_and_slots_are_never_too_many(void **state)
 	assert_true(started > 0);
 }
 
-int main(void)
+UNIT_SUITE(test_keeper_random)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_begins_without_a_slot),

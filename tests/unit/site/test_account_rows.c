@@ -3,6 +3,7 @@
 
 #include "../gate/conf_of.h"
 #include "stats/stats.h"
+#include "tests/unit/suite.h"
 
 #define FIRST                                                                                      \
 	"[limit a]\nrate = 1 per 1s\n[limit b]\nrate = 1 per 1s\n"                                 \
@@ -67,7 +68,7 @@ static void names_keep_their_rows(void **state)
 	stats_free(stats);
 }
 
-int main(void)
+UNIT_SUITE(test_account_rows)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_name_has_a_row),

@@ -4,6 +4,7 @@
 #include "../http/head.h"
 #include "../random.h"
 #include "site/lookalikes.h"
+#include "tests/unit/suite.h"
 
 static struct lookalikes *of(const struct conf *conf)
 {
@@ -141,7 +142,7 @@ static void any_name_is_dropped_or_passed_as_a_plain_comparison_says(void **stat
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_lookalikes)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_that_matter_without_any_setting),

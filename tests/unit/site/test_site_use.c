@@ -3,6 +3,7 @@
 #include "site/site_use.h"
 
 #include "tests/unit/exchange/fakes/flight.h"
+#include "tests/unit/suite.h"
 
 #define OK1 "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
 
@@ -141,7 +142,7 @@ static void those_of_servers_that_are_gone_are_closed(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_site_use)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_use_is_one_hold),

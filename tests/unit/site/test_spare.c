@@ -4,6 +4,7 @@
 
 #include "stats/stats.h"
 #include "tests/unit/upstream/linked.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf alone = {0};
 static const struct stage_conf two = {.two_workers = true};
@@ -133,7 +134,7 @@ static void a_worker_that_ends_has_answered(void **state)
 	linked_end(&l);
 }
 
-int main(void)
+UNIT_SUITE(test_spare)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(its_own_are_closed_and_counted),

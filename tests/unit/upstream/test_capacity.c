@@ -5,6 +5,7 @@
 #include "tests/unit/exchange/fakes/flight.h"
 #include "tests/unit/exchange/fakes/lines.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 #include "upstream/upstream.h"
 
 #define SERVERS 4
@@ -149,7 +150,7 @@ static void the_run_queue_learns_of_each_change(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_capacity)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_follows_the_servers_in_service),

@@ -3,6 +3,7 @@
 
 #include "tests/unit/exchange/fakes/flight.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 #define THREE                                                                                      \
 	"[upstream v]\nserver = 127.0.0.1:3 weight=3\nserver = 127.0.0.1:4\nserver = "             \
@@ -291,7 +292,7 @@ static void servers_of_one_address(void **state)
 	stage_end(stage);
 }
 
-int main(void)
+UNIT_SUITE(test_choice)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(by_turn_each_gets_its_weight),

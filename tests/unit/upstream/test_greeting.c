@@ -16,6 +16,7 @@
 #include "conf/conf.h"
 #include "tests/unit/net/memory_stream.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 #define B "ffeeddccbbaa99887766554433221100"
 
@@ -243,7 +244,7 @@ static void random_answers(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_greeting)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_have_it),

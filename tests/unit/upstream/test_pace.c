@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "upstream/pace.h"
+#include "tests/unit/suite.h"
 
 #define HOUR_NS (3600ull * CLOCK_NS_PER_S)
 
@@ -92,7 +93,7 @@ static void a_change_keeps_what_went(void **state)
 	pace_free(pace);
 }
 
-int main(void)
+UNIT_SUITE(test_pace)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_more_than_its_amount),

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "upstream/semaphore_slots.h"
+#include "tests/unit/suite.h"
 
 static void without_a_semaphore_all_is_sent(void **state)
 {
@@ -53,7 +54,7 @@ static void waking_adds_up(void **state)
 	assert_int_equal(slots.wake_fd, -1);
 }
 
-int main(void)
+UNIT_SUITE(test_semaphore_slots)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_a_semaphore_all_is_sent),

@@ -4,6 +4,7 @@
 
 #include "body/pump.h"
 #include "linked.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {0};
 
@@ -246,7 +247,7 @@ static void when_a_head_is_awaited(void **state)
 	assert_false(connection.awaits_head);
 }
 
-int main(void)
+UNIT_SUITE(test_server)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_is_awaited_until_it_makes_progress),

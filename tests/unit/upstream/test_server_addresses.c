@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 static struct server_address inet(unsigned port)
 {
@@ -215,7 +216,7 @@ static void one_address_is_used_whatever_is_known(void **state)
 	server_addresses_end(&addresses);
 }
 
-int main(void)
+UNIT_SUITE(test_server_addresses)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(they_are_those_of_a_plain_list),

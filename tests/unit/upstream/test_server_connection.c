@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "linked.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {0};
 
@@ -331,7 +332,7 @@ static void one_moves_to_another_worker(void **state)
 	linked_end(&l);
 }
 
-int main(void)
+UNIT_SUITE(test_server_connection)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_is_made),

@@ -4,6 +4,7 @@
 
 #include "linked.h"
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf unbounded = {.two_workers = true};
 static const struct stage_conf bounded = {.two_workers = true,
@@ -464,7 +465,7 @@ static void no_connection_is_lost(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_server_pool)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_used_is_the_first_taken),

@@ -9,6 +9,7 @@
 
 #include "queue/queue.h"
 #include "upstream/server_state.h"
+#include "tests/unit/suite.h"
 
 static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 {
@@ -128,7 +129,7 @@ static void a_server_keeps_its_upstream(void **state)
 	end(&world);
 }
 
-int main(void)
+UNIT_SUITE(test_server_state)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_name_has_one_state_while_it_is_held),

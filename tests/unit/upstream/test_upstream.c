@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "upstream/upstream.h"
+#include "tests/unit/suite.h"
 
 #define WORKERS 4
 #define ROUNDS  1000
@@ -194,7 +195,7 @@ static void a_changed_weight_counts_at_once(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_upstream)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_changed_weight_counts_at_once),

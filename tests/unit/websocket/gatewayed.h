@@ -76,6 +76,7 @@ static inline void open_with(const struct stage_conf *conf)
 {
 	memset(&o, 0, sizeof(o));
 	opened_worker = NULL;
+	fake_clock_boot_ns = opened_boot_ns;
 	connected_open(&o.c, conf);
 	o.stage = o.c.stage;
 	o.stage->listener.use = o.stage->worker->use;

@@ -5,12 +5,13 @@
  *   opened_client, opened_server --> sluice --> opened_to_server, opened_to_client
  *
  * What came is one text: `text(hello) ping(x) text-(begins) cont(ends) close(1001 why) end`.
- * Programs need $(stage_sources), $(stage_flags) and --wrap=clock_boot_ns.
+ * Programs need $(stage_sources), $(stage_flags) and $(fake_clock_wraps).
  */
 #ifndef TESTS_WEBSOCKET_OPENED_H
 #define TESTS_WEBSOCKET_OPENED_H
 
 #include "stats/stats.h"
+#include "tests/unit/base/fake_clock.h"
 #include "tests/unit/http1/connected.h"
 #include "websocket/close.h"
 #include "websocket/socket.h"
@@ -46,8 +47,7 @@ struct opened {
 /* Limits are judged by the stage's time, too: a slow machine changes no figure. */
 static struct worker *opened_worker;
 
-uint64_t __wrap_clock_boot_ns(void);
-uint64_t __wrap_clock_boot_ns(void)
+static inline uint64_t opened_boot_ns(void)
 {
 	return opened_worker ? worker_now_ns(opened_worker) : STAGE_START_MS * CLOCK_NS_PER_MS;
 }
@@ -233,6 +233,7 @@ static inline void opened_begin_with(
 {
 	memset(o, 0, sizeof(*o));
 	opened_worker = NULL;
+	fake_clock_boot_ns = opened_boot_ns;
 	connected_open(&o->c, conf);
 	o->stage = o->c.stage;
 	opened_worker = o->stage->worker;

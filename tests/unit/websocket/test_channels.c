@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 static const struct channel_bounds wide = {1000, 100};
 
@@ -312,7 +313,7 @@ static void a_subscriber_of_many(void **state)
 	channel_unsubscribe_all(&views[0], &other);
 }
 
-int main(void)
+UNIT_SUITE(test_channels)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {

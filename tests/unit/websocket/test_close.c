@@ -2,6 +2,7 @@
 #include "opened.h"
 
 #include "queue/queue.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {.route = OPENED_ROUTE};
 
@@ -443,7 +444,7 @@ static void a_message_is_faster_than_the_end_of_its_session(void **state)
 	assert_over("end", "end");
 }
 
-int main(void)
+UNIT_SUITE(test_close)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_client_begins),

@@ -4,6 +4,7 @@
 #include "websocket/command.h"
 #include "websocket/filter.h"
 #include "websocket/view.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf typed = {.route = OPENED_ROUTE "socket_type = order\n"},
 			       plain = {.route = OPENED_ROUTE};
@@ -224,7 +225,7 @@ static void an_abort_cuts(void **state)
 	opened_end(&o);
 }
 
-int main(void)
+UNIT_SUITE(test_filter)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(terms),
@@ -238,6 +239,5 @@ int main(void)
 		cmocka_unit_test(an_abort_cuts),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

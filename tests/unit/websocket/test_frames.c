@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 struct bytes {
 	struct frame_sink sink;
@@ -195,7 +196,7 @@ static void test_read_ahead(void **state)
 	frame_pool_clear(&pool);
 }
 
-int main(void)
+UNIT_SUITE(test_frames)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),

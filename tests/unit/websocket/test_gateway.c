@@ -1,5 +1,6 @@
 /* A gateway's socket from its handshake on: messages and answers, what waits, what it keeps. */
 #include "gatewayed.h"
+#include "tests/unit/suite.h"
 
 #define WAITING       16 /* gateway_waiting */
 #define WAITING_BYTES (64 * 1024)
@@ -361,7 +362,7 @@ static void silence(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_gateway)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(opens),

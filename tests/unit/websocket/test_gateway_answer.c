@@ -3,6 +3,7 @@
 #include "gatewayed.h"
 
 #include "websocket/close.h"
+#include "tests/unit/suite.h"
 
 /* ---- its fields ------------------------------------------------------------------------------ */
 
@@ -260,7 +261,7 @@ static void its_messages_are_use(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_gateway_answer)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_prefix_says_whose_it_is),

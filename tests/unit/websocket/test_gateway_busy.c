@@ -1,6 +1,7 @@
 /* A gateway's socket whose server has no place free: how it tells of its end, and what silence
  * does. */
 #include "gatewayed.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf busy = {.upstream = "max_in_flight = 1", .route = ROUTE},
 			       full = {.upstream = "max_in_flight = 1",
@@ -280,7 +281,7 @@ static void one_too_many_that_waits_is_given_up(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_gateway_busy)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_end_goes_before_others),

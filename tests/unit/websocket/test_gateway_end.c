@@ -5,6 +5,7 @@
 #include "websocket/close.h"
 #include "websocket/send.h"
 #include "websocket/times.h"
+#include "tests/unit/suite.h"
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
@@ -407,7 +408,7 @@ static void the_server_closes(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_gateway_end)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_client_is_gone),

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 static enum gateway_event_result read_one(struct slice *bytes, struct gateway_event *event)
 {
 	return gateway_event_read(bytes, event);
@@ -118,7 +120,7 @@ static void lengths_are_hexadecimal(void **state)
 	assert_memory_equal(bytes, "TEXT 15\r\n0123456789abcdefghijk\r\n", 32);
 }
 
-int main(void)
+UNIT_SUITE(test_gateway_event)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reads_what_the_protocol_shows),

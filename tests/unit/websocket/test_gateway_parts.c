@@ -12,6 +12,7 @@
 #include "websocket/accept.h"
 #include "websocket/meta.h"
 #include "websocket/retry.h"
+#include "tests/unit/suite.h"
 
 /* ---- tries ----------------------------------------------------------------------------------- */
 
@@ -140,7 +141,7 @@ static void accepts_as_rfc_6455_says(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_gateway_parts)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(three_tries_over_three_seconds),

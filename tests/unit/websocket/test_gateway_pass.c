@@ -4,6 +4,7 @@
 
 #include "websocket/close.h"
 #include "websocket/send.h"
+#include "tests/unit/suite.h"
 
 enum { EVENTS = 1000 };
 
@@ -264,7 +265,7 @@ static void it_ends(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_gateway_pass)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(some_in_each_turn),

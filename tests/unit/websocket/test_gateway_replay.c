@@ -2,6 +2,7 @@
 #include "gatewayed.h"
 
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 static void accept_bytes(unsigned bytes, const char *events)
 {
@@ -179,7 +180,7 @@ static void any_parts(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_gateway_replay)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_rest_comes_again),

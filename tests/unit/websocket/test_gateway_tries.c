@@ -1,5 +1,6 @@
 /* Tries of a message that the server of a gateway did not take, and when there are none. */
 #include "gatewayed.h"
+#include "tests/unit/suite.h"
 
 static void pass(void)
 {
@@ -294,7 +295,7 @@ static void parted_and_not_passed(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_gateway_tries)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(three_tries),

@@ -7,6 +7,7 @@
 
 #include "exchange/turn_ask.h"
 #include "tests/unit/gate/fake_authority.h"
+#include "tests/unit/suite.h"
 
 #define ON_EXCEED ROUTE "message_limits = l\non_message_exceed = "
 #define LIMIT     "[limit l]\nkey = ip\nrate = 100 per 1h\n"
@@ -333,7 +334,7 @@ static void an_authority_is_asked_behind_bytes(void **state)
 	end_judged();
 }
 
-int main(void)
+UNIT_SUITE(test_gateway_verdicts)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fresh_verdicts_stand),
@@ -351,6 +352,5 @@ int main(void)
 		cmocka_unit_test(an_authority_is_asked_behind_bytes),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

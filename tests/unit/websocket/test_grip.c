@@ -7,6 +7,7 @@
 #include "websocket/grip.h"
 #include "websocket/publish.h"
 #include "websocket/send.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {.route = OPENED_ROUTE},
 			       narrow = {.node = "channels = 2\n",
@@ -409,7 +410,7 @@ static void the_signature(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_grip)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(subscribed_sockets_get_what_is_published),

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/suite.h"
+
 static struct grip_control control;
 
 static const char *parse(const char *json)
@@ -179,7 +181,7 @@ static void values(void **state)
 	assert_good("{\"type\":\"set-meta\",\"name\":\"user\"}", GRIP_SET_META, "");
 }
 
-int main(void)
+UNIT_SUITE(test_grip_control)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(channels),

@@ -12,6 +12,7 @@
 
 #include "base/slice.h"
 #include "../http/head.h"
+#include "tests/unit/suite.h"
 
 static const char *origin_items[] = {"https://app.test", "https://*.wild.test"};
 static const char *protocol_items[] = {"chat", "v1.x"};
@@ -210,7 +211,7 @@ static void answers(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_handshake)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(versions),

@@ -10,6 +10,7 @@
 
 #include "../random.h"
 #include "oracle.h"
+#include "tests/unit/suite.h"
 
 #define ROOM 40000
 
@@ -217,7 +218,7 @@ static void test_close_payload(void **state)
 	assert_int_equal(oracle_utf8((const uint8_t *)made.at + 2, made.len - 2), ORACLE_UTF8);
 }
 
-int main(void)
+UNIT_SUITE(test_messages)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_as_by_the_oracle),

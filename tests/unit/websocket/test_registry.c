@@ -8,6 +8,7 @@
 
 #include "../random.h"
 #include "websocket/state.h"
+#include "tests/unit/suite.h"
 
 #define PROCESS UINT64_C(0x0123456789ab)
 
@@ -227,7 +228,7 @@ static void sockets_end_meanwhile(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_registry)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ids_have_texts),
@@ -239,6 +240,5 @@ int main(void)
 		cmocka_unit_test(sockets_end_meanwhile),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "opened.h"
 
 #include "websocket/send.h"
+#include "tests/unit/suite.h"
 
 #define BOUNDS "socket_queue_messages = 4\nsocket_queue_bytes = 100k\n"
 
@@ -460,7 +461,7 @@ static void an_end_tells_all(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_send)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_waits),
@@ -486,6 +487,5 @@ int main(void)
 		cmocka_unit_test(an_end_tells_all),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

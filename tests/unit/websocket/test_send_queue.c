@@ -11,6 +11,7 @@
 
 #include "../random.h"
 #include "websocket/frames.h"
+#include "tests/unit/suite.h"
 
 static uint64_t held(const struct node_sends *budget)
 {
@@ -295,7 +296,7 @@ static void order_and_bounds(void **state)
 		live(&random);
 }
 
-int main(void)
+UNIT_SUITE(test_send_queue)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_frame_is_composed_once),
@@ -304,6 +305,5 @@ int main(void)
 		cmocka_unit_test(order_and_bounds),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

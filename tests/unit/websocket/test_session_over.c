@@ -5,6 +5,7 @@
 #include "exchange/owner_use.h"
 #include "exchange/parting.h"
 #include "upstream/server_connection.h"
+#include "tests/unit/suite.h"
 
 #define LEASE_MS 10000
 #define FENCE    7
@@ -273,7 +274,7 @@ static void a_gateway_whose_client_leaves_behind_the_lease(void **state)
 	end();
 }
 
-int main(void)
+UNIT_SUITE(test_session_over)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(as_long_as_the_lease_is_in_hand),

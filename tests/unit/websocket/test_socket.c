@@ -4,6 +4,7 @@
 
 #include "queue/line.h"
 #include "websocket/message.h"
+#include "tests/unit/suite.h"
 
 #define LIMIT(rate) "[limit l]\nkey = ip\nrate = " rate "\n"
 
@@ -607,7 +608,7 @@ static void sockets_have_ids(void **state)
 	opened_end(&o);
 }
 
-int main(void)
+UNIT_SUITE(test_socket)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(messages_pass),

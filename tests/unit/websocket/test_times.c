@@ -2,6 +2,7 @@
 #include "opened.h"
 
 #include "websocket/times.h"
+#include "tests/unit/suite.h"
 
 #define QUIET "websocket = messages\n"
 
@@ -565,7 +566,7 @@ static void a_drain_hurries_what_closes(void **state)
 	opened_end(&o);
 }
 
-int main(void)
+UNIT_SUITE(test_times)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(silence_is_asked_about),

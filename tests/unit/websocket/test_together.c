@@ -2,6 +2,7 @@
  * verdict; and those that must not pass others, do not. */
 #include "exchange/follow.h"
 #include "opened.h"
+#include "tests/unit/suite.h"
 
 #define LIMIT(rate)  "[limit l]\nkey = ip\nrate = " rate "\n"
 #define IN_ORDER     OPENED_ROUTE "ordering = strict\n"
@@ -362,7 +363,7 @@ static void a_server_that_goes_ends_all(void **state)
 	opened_end(&o);
 }
 
-int main(void)
+UNIT_SUITE(test_together)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(they_leave_in_one_write),
@@ -380,6 +381,5 @@ int main(void)
 		cmocka_unit_test(a_server_that_goes_ends_all),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("tests", tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

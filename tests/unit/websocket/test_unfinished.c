@@ -1,5 +1,6 @@
 /* What sockets hold of messages that are not passed on: counted for the node, and bounded. */
 #include "opened.h"
+#include "tests/unit/suite.h"
 
 static const struct stage_conf plain = {.route = OPENED_ROUTE "max_message_size = 1M"};
 
@@ -173,7 +174,7 @@ static void one_too_many_that_waits_is_given_up(void **state)
 	opened_end(&o);
 }
 
-int main(void)
+UNIT_SUITE(test_unfinished)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_whole_one_is_not_counted),
@@ -186,6 +187,5 @@ int main(void)
 		cmocka_unit_test(one_too_many_that_waits_is_given_up),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("tests", tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include "../random.h"
 #include "oracle.h"
+#include "tests/unit/suite.h"
 
 static enum oracle_utf8 judge(const uint8_t *bytes, size_t len, size_t cut)
 {
@@ -91,7 +92,7 @@ static void test_random_texts(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_utf8)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_short_texts),

@@ -10,6 +10,7 @@
 
 #include "base/container.h"
 #include "worker/worker.h"
+#include "tests/unit/suite.h"
 
 #define WORKERS 3
 
@@ -127,7 +128,7 @@ static void a_node_without_workers(void **state)
 	assert_int_equal(node.worker_count, 0);
 }
 
-int main(void)
+UNIT_SUITE(test_node)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_worker_gets_the_commands),

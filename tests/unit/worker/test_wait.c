@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "tests/unit/suite.h"
 
 struct peer {
 	struct wait wait;
@@ -69,7 +70,7 @@ static void our_own_time_is_not_prolonged(void **state)
 	assert_true(ends_in_a_long_turn(WAIT_REUSE, 0));
 }
 
-int main(void)
+UNIT_SUITE(test_wait)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(progress_does_not_renew_a_time_that_is_over),

@@ -14,6 +14,8 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 /* What was called, a letter each; by one thread at a time. */
 static char trace[200];
 static bool fails;       /* the second part's make */
@@ -187,7 +189,7 @@ static void names_count_up(void **state)
 	worker_free(worker);
 }
 
-int main(void)
+UNIT_SUITE(test_worker)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts_live_in_order),

@@ -8,6 +8,7 @@
 #include "base/log.h"
 
 struct lines lines;
+static bool are_kept;
 
 void __wrap_log_line(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -17,6 +18,7 @@ void __wrap_log_access(const char *line, size_t len);
 void lines_clear(void)
 {
 	lines.text[0] = '\0';
+	are_kept = true;
 }
 
 static size_t room(void)
@@ -30,6 +32,8 @@ void __wrap_log_line(enum log_level level, const char *format, ...)
 	char text[2048];
 	va_list args;
 
+	if (!are_kept)
+		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -39,7 +43,7 @@ void __wrap_log_line(enum log_level level, const char *format, ...)
 
 bool __wrap_log_access_enabled(void)
 {
-	return !lines.has_no_access;
+	return are_kept && !lines.has_no_access;
 }
 
 void __wrap_log_access(const char *line, size_t len)

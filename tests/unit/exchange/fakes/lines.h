@@ -12,7 +12,7 @@ struct lines {
 
 extern struct lines lines;
 
-/* Forgets them. */
+/* Forgets them. From the first call on lines are kept; before it they are dropped. */
 void lines_clear(void);
 
 #endif

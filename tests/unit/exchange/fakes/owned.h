@@ -1,5 +1,5 @@
-/* A session that one node of a fleet owns, with a store that says what the test has it say. To be
- * included once in a program, which is linked with --wrap=clock_boot_ns. */
+/* A session that one node of a fleet owns, with a store that says what the test has it say. Programs
+ * need $(fake_clock_wraps). */
 #ifndef TESTS_EXCHANGE_FAKES_OWNED_H
 #define TESTS_EXCHANGE_FAKES_OWNED_H
 
@@ -8,6 +8,7 @@
 #include "exchange/owner_table.h"
 #include "exchange/owners.h"
 #include "flight.h"
+#include "tests/unit/base/fake_clock.h"
 
 #define OTHER    "0000000000000001/other/127.0.0.1:7946"
 #define LEASE_MS 10000
@@ -20,12 +21,10 @@
 
 static const struct stage_conf forwards = {.route = ROUTE, .more = FLEET};
 
-uint64_t __wrap_clock_boot_ns(void);
-
 /* The one that runs, whose time it is. The process is older than a start takes. */
 static struct stage *current;
 
-uint64_t __wrap_clock_boot_ns(void)
+static inline uint64_t owned_boot_ns(void)
 {
 	return current ? worker_now_ns(current->worker)
 		       : (STAGE_START_MS - OWNER_START_MS) * CLOCK_NS_PER_MS;
@@ -72,6 +71,7 @@ static inline void elsewhere(struct stage *stage)
 
 static inline struct stage *begin(const struct stage_conf *conf)
 {
+	fake_clock_boot_ns = owned_boot_ns;
 	struct stage *stage = stage_begin(conf);
 
 	memset(&asked, 0, sizeof(asked));

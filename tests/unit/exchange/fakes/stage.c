@@ -29,6 +29,8 @@ static struct stage *current;
 
 /* ---- connections to servers ------------------------------------------------------------------ */
 
+int __real_socket_stream_connect(struct stream *stream, struct stream_loop *loop,
+	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls);
 int __wrap_socket_stream_connect(struct stream *stream, struct stream_loop *loop,
 	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls);
 
@@ -49,9 +51,9 @@ static void write_address(char *text, size_t bytes, const struct sockaddr *addre
 int __wrap_socket_stream_connect(struct stream *stream, struct stream_loop *loop,
 	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls)
 {
+	if (current == NULL)
+		return __real_socket_stream_connect(stream, loop, address, len, calls);
 	struct stage_server *server = &current->servers[current->server_count];
-
-	(void)len;
 	if (current->connect_error != 0)
 		return current->connect_error;
 	assert_true(current->server_count < STAGE_SERVERS);
