@@ -381,9 +381,9 @@ static void go_next(struct downstream *d)
 
 /*
  * A client that closes its half may only have said all that it has to say, or have left: TCP does
- * not tell before the client is sent something. An interim response is allowed at any time (RFC 9110
- * section 15.2), and a client that has left answers it with a reset, which ends its exchange. Once
- * for each, as soon as it is the first of its connection.
+ * not tell before the client is sent something. An interim response is allowed at any time (RFC
+ * 9110 section 15.2), and a client that has left answers it with a reset, which ends its exchange.
+ * Once for each, as soon as it is the first of its connection.
  */
 static void probe(struct downstream *d)
 {
