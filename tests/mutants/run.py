@@ -123,6 +123,15 @@ def programs_of(room):
     return sorted(set(re.findall(rf"^(tests/unit/{room}/\w+)\$\(EXEEXT\):", makefile, re.M)))
 
 
+def program_with(room, suite):
+    """The program whose sources have the suite: a room may have several."""
+    text = (TREE / "tests/unit" / room / "Makefile.inc").read_text(encoding="utf-8")
+    for name, sources in re.findall(rf"^tests_unit_{room}_(\w+)_SOURCES = ((?:.*\\\n)*.*)", text, re.M):
+        if re.search(rf"\b{suite}\.c\b", sources):
+            return f"tests/unit/{room}/{name}"
+    return None
+
+
 def command_of(test):
     """What to build for a test, and what to run."""
     kind, _, name = test.partition(":")
@@ -135,7 +144,7 @@ def command_of(test):
     room, _, suite = name.partition("/")
     programs = programs_of(room)
     exact = f"tests/unit/{room}/{suite}"
-    shared = f"tests/unit/{room}/unit_{room}"
+    shared = program_with(room, suite) if suite else f"tests/unit/{room}/unit_{room}"
     driver = ["sh", str(TREE / "tests/tap-program.sh")]
     if exact in programs:
         return [exact], [*driver, str(OBJECTS / exact)]

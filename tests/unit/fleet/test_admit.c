@@ -18,6 +18,7 @@
 #include "tests/unit/fleet/fake_store.h"
 #include "tests/unit/random.h"
 #include "worker/node.h"
+#include "tests/unit/suite.h"
 
 enum { LIMITS = 3, QUOTA = 1000, WINDOW_MS = 8000, TERM_MS = 2000, BEGIN_MS = 1000000 };
 enum { ROUNDS = 20000, STRICT_IN = 20 };
@@ -319,7 +320,7 @@ static void it_does_what_asking_does(void **state)
 	assert_true(admitted > ROUNDS / 20);
 }
 
-int main(void)
+UNIT_SUITE(test_admit)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(enough_in_hand_admits, begin, end),
@@ -327,6 +328,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(it_does_what_asking_does, begin, end),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include "tests/unit/suite.h"
 
 static const struct rule five = {.quota = 5, .window_us = 1000000, .quantum_us = 1};
 static const struct rule shadow = {
@@ -395,7 +396,7 @@ static void leases_are_asked_and_answered(void **state)
 	assert_false(answer_leases(&answer, 1, &admitted, &found));
 }
 
-int main(void)
+UNIT_SUITE(test_batch)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_verdict_is_composed),

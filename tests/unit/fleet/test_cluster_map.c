@@ -10,6 +10,7 @@
 
 #include "fleet/scout.h"
 #include "tests/unit/fleet/fake_redis.h"
+#include "tests/unit/suite.h"
 
 static redisReply *node(const char *host, long long port)
 {
@@ -223,7 +224,7 @@ static void what_it_cannot_read(void **state)
 
 #define WITH(test, begin, end) cmocka_unit_test_setup_teardown(test, begin, end)
 
-int main(void)
+UNIT_SUITE(test_cluster_map)
 {
 	const struct CMUnitTest tests[] = {
 		WITH(ranges_have_their_primaries, begin, NULL),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 #define SECOND UINT64_C(1000000000)
 #define WINDOW 8 /* seconds */
@@ -458,7 +459,7 @@ static void beside_a_list(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_debts)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(are_paid_once, begin, end),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 static const struct findings_head head = {
 	.fence = 1795472400000001, .number = 7, .lease_ms = 10000};
@@ -137,7 +138,7 @@ static void any_bytes(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_findings)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(written_and_read),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 static const struct throttle_key anyone = {77, 0x12345600};
 static const struct throttle_key nobody = {0, 0}; /* of a hand that is nobody's yet */
@@ -475,7 +476,7 @@ static void what_is_on_lease_is_counted_until_it_ends(void **state)
 	hands_end(&hands);
 }
 
-int main(void)
+UNIT_SUITE(test_hand)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lease_is_taken_and_ends),

@@ -11,6 +11,7 @@
 #include "../random.h"
 #include "tests/unit/exchange/fakes/lines.h"
 #include "tests/unit/fleet/fake_store.h"
+#include "tests/unit/suite.h"
 
 static struct health_sight read_text(const char *text)
 {
@@ -213,7 +214,7 @@ static void random_bytes_do_no_harm(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_health)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(replicas_are_listed_with_what_they_lack),
@@ -227,6 +228,5 @@ int main(void)
 		cmocka_unit_test(random_bytes_do_no_harm),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

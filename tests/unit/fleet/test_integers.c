@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 static void what_is_put_is_read(void **state)
 {
@@ -102,7 +103,7 @@ static void others_are_wrong(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_integers)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_put_is_read),

@@ -12,6 +12,7 @@
 #include "site/site.h"
 #include "site/site_use.h"
 #include "worker/worker.h"
+#include "tests/unit/suite.h"
 
 #define LIMITS 3
 
@@ -149,7 +150,7 @@ static void a_name_is_that_of_the_site_in_force(void **state)
 	free_fixture(f);
 }
 
-int main(void)
+UNIT_SUITE(test_limit_facts)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_limit_has_its_own),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 static void names_and_sessions_are_checked(void **state)
 {
@@ -169,7 +170,7 @@ static void keys_of_the_list_have_names(void **state)
 	assert_null(lock_name_in_key("p", "p", 0, LOCK_OF_COMMANDS));
 }
 
-int main(void)
+UNIT_SUITE(test_lock)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_and_sessions_are_checked),

@@ -9,6 +9,7 @@
 
 #include "tests/unit/fleet/call_words.h"
 #include "tests/unit/fleet/fake_store.h"
+#include "tests/unit/suite.h"
 
 enum { LEASE_MS = 3000, BEGIN_MS = 100000 };
 
@@ -266,7 +267,7 @@ static void epochs_are_those_of_one_store(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
-int main(void)
+UNIT_SUITE(test_members)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_lease_is_renewed_three_times_in_its_length),
@@ -282,6 +283,5 @@ int main(void)
 		TEST(epochs_are_those_of_one_store),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

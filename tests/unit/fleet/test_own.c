@@ -13,6 +13,7 @@
 #include "fleet/question.h"
 #include "tests/unit/fleet/fake_store.h"
 #include "worker/node.h"
+#include "tests/unit/suite.h"
 
 enum { QUOTA = 12, NODES = 3, SHARE = QUOTA / NODES, WINDOW_MS = 1000, BEGIN_MS = 1000000 };
 enum { FIRST, SECOND, SHADOW, LIMITS };
@@ -378,7 +379,7 @@ static void what_the_store_has_counted_is_corrected_here_alone(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
-int main(void)
+UNIT_SUITE(test_own)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_admitted_is_counted_once),
@@ -399,6 +400,5 @@ int main(void)
 		TEST(what_the_store_has_counted_is_corrected_here_alone),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "tests/unit/suite.h"
 
 #define HOUR_US UINT64_C(3600000000)
 #define NOON    UINT64_C(1800014400000000) /* 2027-01-15 12:00 UTC */
@@ -44,7 +45,7 @@ static void limits_with_the_same_periods_share_them(void **state)
 	periods_free(NULL);
 }
 
-int main(void)
+UNIT_SUITE(test_period)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_day_and_its_neighbours),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/random.h"
+#include "tests/unit/suite.h"
 
 #define NODES    5
 #define LEASE_MS 3000
@@ -417,7 +418,7 @@ static void times(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_probing)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_probes_and_the_others_follow),

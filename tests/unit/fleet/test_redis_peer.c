@@ -17,6 +17,7 @@
 #include "base/container.h"
 #include "fleet/redis_bounds.h"
 #include "fleet/redis_events.h"
+#include "tests/unit/suite.h"
 
 struct world {
 	struct loop loop;
@@ -180,7 +181,7 @@ static void a_reply_is_no_larger_than_it_may_be(void **state)
 	free(bytes);
 }
 
-int main(void)
+UNIT_SUITE(test_redis_peer)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_not_asked_ends_it),
@@ -188,6 +189,5 @@ int main(void)
 		cmocka_unit_test(a_reply_is_no_larger_than_it_may_be),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 #define MS      UINT64_C(1000000)
 #define BEGIN   (UINT64_C(1800000000) * 1000 * MS)
@@ -252,7 +253,7 @@ static void threads_leave_the_reserve_alone(void **state)
 	throttle_table_close(table);
 }
 
-int main(void)
+UNIT_SUITE(test_reserve)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_fits_beside_the_reserve_or_not),
@@ -263,6 +264,5 @@ int main(void)
 		cmocka_unit_test(threads_leave_the_reserve_alone),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "fleet/standing.h"
+#include "tests/unit/suite.h"
 
 #define WINDOW_MS 60000
 
@@ -143,7 +144,7 @@ static void who_was_away_keeps_what_it_knew(void **state)
 	assert_int_equal(standing_note(&standing, 53000 + LEASE_MS, LEASE_MS, 2), 2);
 }
 
-int main(void)
+UNIT_SUITE(test_rung)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_store_while_it_is_there),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/fleet/fake_redis.h"
+#include "tests/unit/suite.h"
 
 static struct {
 	struct loop loop;
@@ -226,7 +227,7 @@ static void one_that_is_closed_reports_nothing(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
-int main(void)
+UNIT_SUITE(test_scout)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(the_first_that_knows_is_believed),
@@ -239,6 +240,5 @@ int main(void)
 		TEST(one_that_is_closed_reports_nothing),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "base/container.h"
 #include "tests/unit/fleet/fake_redis.h"
+#include "tests/unit/suite.h"
 
 struct world {
 	struct loop loop;
@@ -280,7 +281,7 @@ static void a_closed_one_asks_nobody(void **state)
 	assert_true(fake.peer->is_open);
 }
 
-int main(void)
+UNIT_SUITE(test_sentinel)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(the_first_that_knows_is_heard, begin, end),

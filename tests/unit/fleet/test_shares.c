@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "fleet/split.h"
+#include "tests/unit/suite.h"
 
 static struct shares *make(void)
 {
@@ -130,7 +131,7 @@ static void a_reader_never_sees_more_than_there_was(void **state)
 	drop(reading.shares);
 }
 
-int main(void)
+UNIT_SUITE(test_shares)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_share_is_held_until_its_time),
@@ -139,6 +140,5 @@ int main(void)
 		cmocka_unit_test(a_reader_never_sees_more_than_there_was),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

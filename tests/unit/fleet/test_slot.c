@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "fleet/redirect.h"
+#include "tests/unit/suite.h"
 
 static uint16_t slot_of(const char *key)
 {
@@ -114,7 +115,7 @@ static void what_is_no_redirect(void **state)
 	assert_false(redirect_read(&redirect, text, "h"));
 }
 
-int main(void)
+UNIT_SUITE(test_slot)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_those_of_redis),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 enum { LEASE = 3000, THIRD = LEASE / 3, ASKS = 2000 };
 
@@ -95,7 +96,7 @@ static void random_counts_beside_a_list(void **state)
 	}
 }
 
-int main(void)
+UNIT_SUITE(test_standing)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_joiner_has_none_until_others_must_have_heard_of_it),
@@ -105,6 +106,5 @@ int main(void)
 		cmocka_unit_test(random_counts_beside_a_list),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

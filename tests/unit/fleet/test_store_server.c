@@ -12,6 +12,7 @@
 #include "fleet/function_texts.h"
 #include "tests/unit/exchange/fakes/lines.h"
 #include "tests/unit/fleet/fake_redis.h"
+#include "tests/unit/suite.h"
 
 struct world {
 	struct store_server server;
@@ -733,7 +734,7 @@ static void a_call_that_cannot_be_sent_again_fails_once(void **state)
 	assert_false(one.has);
 }
 
-int main(void)
+UNIT_SUITE(test_store_server)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(refusals_are_reported_until_it_answers, begin, end),

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 #define BEGIN_MS UINT64_C(1800000000000)
 
@@ -109,7 +110,7 @@ static void what_was_set_is_seen(void **state)
 	assert_memory_equal(&seen, &view, sizeof(seen));
 }
 
-int main(void)
+UNIT_SUITE(test_strict)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_node_that_was_never_answered_waits),

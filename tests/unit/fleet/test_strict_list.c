@@ -13,6 +13,7 @@
 #include "fleet/ladder.h"
 #include "tests/unit/fleet/call_words.h"
 #include "tests/unit/fleet/fake_store.h"
+#include "tests/unit/suite.h"
 
 enum { LEASE_MS = 3000, KEPT_MS = 16000, BEGIN_MS = 100000, MS = 1000000 };
 
@@ -349,7 +350,7 @@ static void an_answer_to_who_has_left_is_ignored(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
-int main(void)
+UNIT_SUITE(test_strict_list)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_new_node_says_that_it_holds_nothing),

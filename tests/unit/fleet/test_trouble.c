@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 enum { MARKS = 6 };
 
@@ -99,7 +100,7 @@ static void random_marks_beside_a_plain_count(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
-int main(void)
+UNIT_SUITE(test_trouble)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(it_lasts_from_the_first_until_all_are_well),
@@ -107,6 +108,5 @@ int main(void)
 		TEST(random_marks_beside_a_plain_count),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

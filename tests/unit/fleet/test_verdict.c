@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "fleet/exact.h"
+#include "tests/unit/suite.h"
 
 /* The first and third of the store's, the second of the node's. */
 static struct account three(void)
@@ -169,7 +170,7 @@ static void one_is_decided_here(void **state)
 	assert_int_equal(verdict.outcome[2].remaining, 7);
 }
 
-int main(void)
+UNIT_SUITE(test_verdict)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_that_fit_are_admitted),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/suite.h"
 
 #define MOST 5000 /* callers that the node remembers */
 
@@ -121,7 +122,7 @@ static void each_caller_costs_the_same(void **state)
 	drop(views);
 }
 
-int main(void)
+UNIT_SUITE(test_views)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_caller_of_a_limit_has_one),
@@ -130,6 +131,5 @@ int main(void)
 		cmocka_unit_test(each_caller_costs_the_same),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

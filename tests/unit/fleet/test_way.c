@@ -8,6 +8,7 @@
 
 #include "fleet/exact.h"
 #include "fleet/question.h"
+#include "tests/unit/suite.h"
 
 /* A way that has `charge->slot` units in hand. */
 static enum way_verdict look(struct account *account, struct account_charge *charge)
@@ -124,7 +125,7 @@ static void a_kind_without_leases_is_judged_exactly(void **state)
 	assert_ptr_equal(way_for(&limit), &exact_way);
 }
 
-int main(void)
+UNIT_SUITE(test_way)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_fits_is_taken),
