@@ -75,6 +75,19 @@ SELDOM static void tell_unused(const struct attempt *a, size_t i, struct throttl
 	o->at_ns = a->now + a->generation->epoch_ns;
 }
 
+/* The caller is banned for so long: until then nothing is free, however little is used. */
+SELDOM static void tell_banned(struct throttle_outcome *o, uint64_t left_ns)
+{
+	if (o->retry_after_ns < left_ns)
+		o->retry_after_ns = left_ns;
+	if (o->remaining > 0 || o->more_ns < left_ns)
+		o->more_ns = left_ns;
+	if (o->reset_ns < left_ns)
+		o->reset_ns = left_ns;
+	o->violated = o->banned = true;
+	o->remaining = 0;
+}
+
 /* Is the caller banned from this limit? Sets the outcome, if so. */
 SELDOM static enum charged judge_ban(struct attempt *a, size_t i, struct throttle_outcome *o)
 {
@@ -94,8 +107,7 @@ SELDOM static enum charged judge_ban(struct attempt *a, size_t i, struct throttl
 		since = 0;
 	if (since == 0 || since > now || now - since >= l->limit.ban_for_ns)
 		return CHARGED;
-	o->violated = o->banned = true;
-	o->retry_after_ns = l->limit.ban_for_ns - (now - since) + (now - a->asked);
+	tell_banned(o, l->limit.ban_for_ns - (now - since) + (now - a->asked));
 	return CHARGED;
 }
 

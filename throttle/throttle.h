@@ -291,7 +291,7 @@ struct throttle_outcome {
 				    begins */
 	bool violated;
 	bool shadow;   /* of a limit in shadow mode: a violation refused nothing */
-	bool banned;   /* violated because of a ban */
+	bool banned;   /* violated because of a ban: until its end nothing remains */
 	bool overflow; /* judged by an overflow throttle */
 	bool absent;   /* the table has no such limit (any more): not judged */
 };

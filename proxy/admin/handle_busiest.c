@@ -28,7 +28,8 @@ struct busy_list {
 	uint64_t since_ns;
 };
 
-static bool sum_workers(const struct relay *relay, size_t limit, enum busiest_kind kind,
+/* Adds what the workers counted of one limit. */
+static bool add_workers(const struct relay *relay, size_t limit, enum busiest_kind kind,
 	uint64_t now_ns, struct busiest_sum *sum)
 {
 	unsigned row = relay->site->rows.limits[limit];
@@ -39,8 +40,19 @@ static bool sum_workers(const struct relay *relay, size_t limit, enum busiest_ki
 		if (busiest && !busiest_read(busiest, now_ns, sum))
 			return false;
 	}
-	busiest_sum_sort(sum);
 	return true;
+}
+
+/* The order of the answer: most refused are those that a limit refuses, in shadow mode or not. */
+static bool sum_sorted(const struct relay *relay, size_t limit, enum busiest_kind sort,
+	uint64_t now_ns, struct busiest_sum *sum)
+{
+	bool good = add_workers(relay, limit, sort, now_ns, sum) &&
+		    (sort != BUSIEST_REFUSED ||
+			    add_workers(relay, limit, BUSIEST_SHADOW_REFUSED, now_ns, sum));
+
+	busiest_sum_sort(sum);
+	return good;
 }
 
 static uint64_t find_count(const struct busiest_sum *sum, uint64_t caller)
@@ -54,9 +66,8 @@ static uint64_t find_count(const struct busiest_sum *sum, uint64_t caller)
 
 /* The first `wanted` of one limit. */
 static bool add_rows(struct busy_list *list, const struct conf_limit *limit,
-	const struct busiest_sum sums[BUSIEST_KINDS], size_t wanted)
+	const struct busiest_sum *by, const struct busiest_sum sums[BUSIEST_KINDS], size_t wanted)
 {
-	const struct busiest_sum *by = &sums[list->sort];
 	size_t count = by->count < wanted ? by->count : wanted;
 	struct busy_caller *rows = realloc(list->rows, (list->count + count + 1) * sizeof(*rows));
 
@@ -79,14 +90,18 @@ static bool add_rows(struct busy_list *list, const struct conf_limit *limit,
 static bool add_limit(
 	const struct relay *relay, struct busy_list *list, size_t limit, size_t wanted)
 {
-	struct busiest_sum sums[BUSIEST_KINDS] = {{0}};
+	struct busiest_sum sums[BUSIEST_KINDS] = {{0}}, sorted = {0};
 	uint64_t now_ns = clock_monotonic_ns();
-	bool good = sum_workers(relay, limit, BUSIEST_ADMITTED, now_ns, &sums[BUSIEST_ADMITTED]) &&
-		    sum_workers(relay, limit, BUSIEST_REFUSED, now_ns, &sums[BUSIEST_REFUSED]) &&
-		    add_rows(list, &relay->site->conf->limits[limit], sums, wanted);
+	bool good = sum_sorted(relay, limit, list->sort, now_ns, &sorted);
 
+	for (unsigned kind = 0; good && kind < BUSIEST_KINDS; kind++) {
+		good = add_workers(relay, limit, kind, now_ns, &sums[kind]);
+		busiest_sum_sort(&sums[kind]);
+	}
+	good = good && add_rows(list, &relay->site->conf->limits[limit], &sorted, sums, wanted);
 	for (unsigned kind = 0; kind < BUSIEST_KINDS; kind++)
 		busiest_sum_clear(&sums[kind]);
+	busiest_sum_clear(&sorted);
 	return good;
 }
 
@@ -106,6 +121,7 @@ static void add_usage(const struct relay *relay, const struct busy_caller *row, 
 	json_object_set_new(object, "quota", json_integer((json_int_t)outcome.quota));
 	json_object_set_new(object, "used", json_integer((json_int_t)used));
 	json_object_set_new(object, "banned", json_boolean(outcome.banned));
+	json_object_set_new(object, "banned_ms", admin_ban_ms(&outcome));
 }
 
 static json_t *row_of(const struct relay *relay, const struct busy_caller *row)
@@ -115,35 +131,47 @@ static json_t *row_of(const struct relay *relay, const struct busy_caller *row)
 	size_t len = forwarded_address_text(row->caller.address, address);
 
 	identity_short(&key, hash);
-	json_t *object = json_pack("{s:s, s:s#, s:s#, s:I, s:I, s:I, s:I}", "limit",
+	json_t *object = json_pack("{s:s, s:s#, s:s#, s:I, s:I, s:I, s:I, s:I, s:I}", "limit",
 		row->limit->name, "caller", hash, (int)sizeof(hash), "address", address, (int)len,
 		"admitted", (json_int_t)row->counts[BUSIEST_ADMITTED], "refused",
-		(json_int_t)row->counts[BUSIEST_REFUSED], "admitted_error",
+		(json_int_t)row->counts[BUSIEST_REFUSED], "shadow_refused",
+		(json_int_t)row->counts[BUSIEST_SHADOW_REFUSED], "admitted_error",
 		(json_int_t)row->errors[BUSIEST_ADMITTED], "refused_error",
-		(json_int_t)row->errors[BUSIEST_REFUSED]);
+		(json_int_t)row->errors[BUSIEST_REFUSED], "shadow_refused_error",
+		(json_int_t)row->errors[BUSIEST_SHADOW_REFUSED]);
 	if (object)
 		add_usage(relay, row, object);
 	return object;
 }
 
-static int compare_rows(
-	enum busiest_kind sort, const struct busy_caller *x, const struct busy_caller *y)
+static int compare_counts(uint64_t x, uint64_t y)
 {
-	enum busiest_kind other = sort == BUSIEST_ADMITTED ? BUSIEST_REFUSED : BUSIEST_ADMITTED;
+	return (x < y) - (x > y);
+}
 
-	if (x->counts[sort] != y->counts[sort])
-		return x->counts[sort] < y->counts[sort] ? 1 : -1;
-	return (x->counts[other] < y->counts[other]) - (x->counts[other] > y->counts[other]);
+static int compare_admitted(const struct busy_caller *x, const struct busy_caller *y)
+{
+	return compare_counts(x->counts[BUSIEST_ADMITTED], y->counts[BUSIEST_ADMITTED]);
+}
+
+static int compare_refused(const struct busy_caller *x, const struct busy_caller *y)
+{
+	return compare_counts(x->counts[BUSIEST_REFUSED] + x->counts[BUSIEST_SHADOW_REFUSED],
+		y->counts[BUSIEST_REFUSED] + y->counts[BUSIEST_SHADOW_REFUSED]);
 }
 
 static int by_admitted(const void *a, const void *b)
 {
-	return compare_rows(BUSIEST_ADMITTED, a, b);
+	int order = compare_admitted(a, b);
+
+	return order ? order : compare_refused(a, b);
 }
 
 static int by_refused(const void *a, const void *b)
 {
-	return compare_rows(BUSIEST_REFUSED, a, b);
+	int order = compare_refused(a, b);
+
+	return order ? order : compare_admitted(a, b);
 }
 
 static void respond(struct admin_request *request, struct busy_list *list, size_t wanted)

@@ -161,6 +161,11 @@ static json_t *wait_of(uint64_t ns)
 				    : json_integer((json_int_t)((ns + NS_PER_MS - 1) / NS_PER_MS));
 }
 
+json_t *admin_ban_ms(const struct throttle_outcome *outcome)
+{
+	return outcome->banned ? wait_of(outcome->retry_after_ns) : json_null();
+}
+
 static json_t *usage_of(const struct subject *subject)
 {
 	const struct throttle_outcome *outcome = &subject->outcome;
@@ -168,13 +173,14 @@ static json_t *usage_of(const struct subject *subject)
 	uint64_t quota = used ? outcome->quota : subject->limit->amount;
 	uint64_t remaining = used ? outcome->remaining : quota;
 
-	return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o, s:b, s:b}", "limit",
+	return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o, s:b, s:o, s:b}", "limit",
 		subject->limit->name, "caller", caller_of(&subject->caller), "quota",
 		(json_int_t)quota, "used", (json_int_t)(quota > remaining ? quota - remaining : 0),
 		"remaining", (json_int_t)remaining, "more_ms",
 		used ? wait_of(outcome->more_ns) : json_integer(0), "clear_ms",
 		used ? wait_of(outcome->reset_ns) : json_integer(0), "banned",
-		used && outcome->banned, "shadow", subject->limit->shadow);
+		used && outcome->banned, "banned_ms", used ? admin_ban_ms(outcome) : json_null(),
+		"shadow", subject->limit->shadow);
 }
 
 /* {"key": KEY, NAME: list}, or with "caller" instead of the key. Takes over the list. */

@@ -184,10 +184,12 @@ static json_t *text_of(const struct throttle_key *hash)
 
 static json_t *limit_of(const struct gate_limit *limit)
 {
-	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:b, s:b}", "limit", limit->limit->name,
+	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:b, s:o, s:b}", "limit", limit->limit->name,
 		"quota", (json_int_t)limit->quota, "remaining", (json_int_t)limit->remaining,
 		"reset_ms", (json_int_t)limit->reset_ms, "violated", limit->violated, "banned",
-		limit->banned, "shadow", limit->limit->shadow);
+		limit->banned, "banned_ms",
+		limit->banned ? json_integer((json_int_t)limit->reset_ms) : json_null(), "shadow",
+		limit->limit->shadow);
 }
 
 static void respond_verdict(struct admin_request *request, const struct conf_route *route,

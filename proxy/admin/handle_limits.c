@@ -15,6 +15,37 @@ static const char *const algorithms[] = {
 	[CONF_LIMIT_CONCURRENCY] = "concurrency",
 };
 
+static const char *const calendars[] = {
+	[CONF_CALENDAR_HOUR] = "hour",
+	[CONF_CALENDAR_DAY] = "day",
+	[CONF_CALENDAR_WEEK] = "week",
+	[CONF_CALENDAR_MONTH] = "month",
+};
+
+#define PER_BYTES 32
+
+/* As the ini file has it: a calendar's word, or a time in the largest unit that divides it. NULL:
+ * the limit has no period. */
+static const char *write_per(const struct conf_limit *limit, char text[static PER_BYTES])
+{
+	static const struct {
+		uint64_t ns;
+		const char *name;
+	} units[] = {{UINT64_C(86400000000000), "d"}, {UINT64_C(3600000000000), "h"},
+		{UINT64_C(60000000000), "m"}, {UINT64_C(1000000000), "s"}, {1000000, "ms"}};
+	size_t unit = 0;
+
+	if (limit->algorithm == CONF_LIMIT_CALENDAR)
+		return calendars[limit->calendar];
+	if (limit->per_ns == 0)
+		return NULL;
+	while (limit->per_ns % units[unit].ns != 0 && unit + 1 < sizeof(units) / sizeof(units[0]))
+		unit++;
+	snprintf(text, PER_BYTES, "%llu%s", (unsigned long long)(limit->per_ns / units[unit].ns),
+		units[unit].name);
+	return text;
+}
+
 static json_t *verdicts_of(const struct relay *relay, size_t index)
 {
 	uint64_t slots[STATS_LIMIT_SLOTS];
@@ -32,14 +63,15 @@ static json_t *limit_of(const struct relay *relay, size_t index)
 	const struct conf_limit *limit = &relay->site->conf->limits[index];
 	struct throttle_counters counters = {0};
 	int number = throttle_table_find(relay->node.throttles, limit->name);
+	char per[PER_BYTES];
 
 	if (number >= 0)
 		throttle_table_counters(relay->node.throttles, (uint32_t)number, &counters);
-	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:o}", "name",
-		limit->name, "algorithm", algorithms[limit->algorithm], "unit",
+	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s?, s:b, s:b, s:I, s:I, s:I, s:I, s:o}",
+		"name", limit->name, "algorithm", algorithms[limit->algorithm], "unit",
 		limit->unit == CONF_UNIT_BYTES ? "bytes" : "requests", "amount",
-		(json_int_t)limit->amount, "per_ms", (json_int_t)(limit->per_ns / 1000000),
-		"shadow", limit->shadow, "changed",
+		(json_int_t)limit->amount, "per_ms", (json_int_t)(limit->per_ns / 1000000), "per",
+		write_per(limit, per), "shadow", limit->shadow, "changed",
 		conf_is_revised(relay->site->conf, "limit", limit->name), "callers",
 		(json_int_t)counters.entries, "capacity", (json_int_t)counters.capacity, "evicted",
 		(json_int_t)counters.evicted, "overflowed", (json_int_t)counters.overflowed,

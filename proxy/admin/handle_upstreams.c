@@ -51,14 +51,16 @@ static json_t *health_of(const struct upstream *upstream, uint64_t now_ms)
 
 static json_t *server_of(struct server *server, uint64_t now_ms)
 {
-	return json_pack("{s:o, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:o}", "address",
+	return json_pack("{s:o, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "address",
 		admin_json_text(server->conf->address.text), "mode",
 		server_mode_name(server_mode(server)), "up", server_may_serve(server, now_ms),
 		"failed_checks", atomic_load(&server->state->unhealthy), "in_flight",
 		(json_int_t)atomic_load(&server->state->in_flight), "connections",
 		(json_int_t)atomic_load(&server->state->connections), "streams",
 		(json_int_t)atomic_load(&server->state->streams), "failures_in_a_row",
-		(json_int_t)atomic_load(&server->state->fails), "weight",
+		(json_int_t)atomic_load(&server->state->fails), "responses",
+		(json_int_t)atomic_load(&server->state->responses), "failures",
+		(json_int_t)atomic_load(&server->state->failures), "weight",
 		(json_int_t)server_weight(server), "check", check_of(server, now_ms));
 }
 

@@ -7,6 +7,7 @@
 
 struct admin_request;
 struct relay;
+struct throttle_outcome;
 
 /* handle_status.c */
 void admin_get_status(struct admin_request *request);
@@ -26,6 +27,9 @@ void admin_delete_caller(struct admin_request *request);
 
 /* handle_busiest.c */
 void admin_get_busiest(struct admin_request *request);
+
+/* handle_callers.c: also how long a caller is refused by a ban, or null */
+json_t *admin_ban_ms(const struct throttle_outcome *outcome);
 
 /* handle_keys.c: also the plan that a key has by its own, or NULL */
 void admin_get_key(struct admin_request *request);

@@ -166,10 +166,12 @@ static json_t *rows_of(struct last_second *last, const struct stats *stats, enum
 
 static json_t *server_of(struct server *server, uint64_t now_ms)
 {
-	return json_pack("{s:o, s:s, s:b, s:I}", "address",
+	return json_pack("{s:o, s:s, s:b, s:I, s:I, s:I}", "address",
 		admin_json_text(server->conf->address.text), "mode",
 		server_mode_name(server_mode(server)), "up", server_may_serve(server, now_ms),
-		"in_flight", (json_int_t)atomic_load(&server->state->in_flight));
+		"in_flight", (json_int_t)atomic_load(&server->state->in_flight), "responses_total",
+		(json_int_t)atomic_load(&server->state->responses), "failures_total",
+		(json_int_t)atomic_load(&server->state->failures));
 }
 
 static json_t *upstream_of(struct last_second *last, const struct relay *relay, size_t index)

@@ -108,7 +108,7 @@ static void print_limits(const json_t *answer)
 {
 	static const struct table_column columns[] = {{"LIMIT", "name", TABLE_TEXT},
 		{"ALGORITHM", "algorithm", TABLE_TEXT}, {"AMOUNT", "amount", TABLE_NUMBER},
-		{"PER", "per_ms", TABLE_MS}, {"CALLERS", "callers", TABLE_NUMBER},
+		{"PER", "per", TABLE_TEXT}, {"CALLERS", "callers", TABLE_NUMBER},
 		{"ADMITTED", "verdicts.admitted", TABLE_NUMBER},
 		{"REFUSED", "verdicts.refused", TABLE_NUMBER},
 		{"DELAYED", "verdicts.delayed", TABLE_NUMBER},
@@ -187,6 +187,7 @@ static void print_upstreams(const json_t *answer)
 	static const struct table_column columns[] = {{"SERVER", "address", TABLE_TEXT},
 		{"MODE", "mode", TABLE_TEXT}, {"UP", "up", TABLE_TEXT},
 		{"IN FLIGHT", "in_flight", TABLE_NUMBER}, {"STREAMS", "streams", TABLE_NUMBER},
+		{"RESPONSES", "responses", TABLE_NUMBER}, {"FAILURES", "failures", TABLE_NUMBER},
 		{"FAILURES IN A ROW", "failures_in_a_row", TABLE_NUMBER},
 		{"WEIGHT", "weight", TABLE_NUMBER}};
 	size_t index;
@@ -245,7 +246,7 @@ static void print_explain(const json_t *answer)
 	static const struct table_column columns[] = {{"LIMIT", "limit", TABLE_TEXT},
 		{"QUOTA", "quota", TABLE_NUMBER}, {"REMAINING", "remaining", TABLE_NUMBER},
 		{"RESET IN", "reset_ms", TABLE_MS}, {"VIOLATED", "violated", TABLE_TEXT},
-		{"SHADOW", "shadow", TABLE_TEXT}};
+		{"BANNED FOR", "banned_ms", TABLE_MS}, {"SHADOW", "shadow", TABLE_TEXT}};
 	const json_t *limits = json_object_get(answer, "limits");
 
 	table_print_members(stdout, answer);

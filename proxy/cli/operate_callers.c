@@ -13,7 +13,7 @@ static void print_callers(const json_t *answer)
 		{"USED", "used", TABLE_NUMBER}, {"REMAINING", "remaining", TABLE_NUMBER},
 		{"QUOTA", "quota", TABLE_NUMBER}, {"MORE IN", "more_ms", TABLE_MS},
 		{"CLEAR IN", "clear_ms", TABLE_MS}, {"BANNED", "banned", TABLE_TEXT},
-		{"CALLER", "caller", TABLE_TEXT}};
+		{"BANNED FOR", "banned_ms", TABLE_MS}, {"CALLER", "caller", TABLE_TEXT}};
 
 	table_print(stdout, json_object_get(answer, "limits"), columns, COUNT(columns));
 }
@@ -33,8 +33,9 @@ static void print_busiest(const json_t *answer)
 	static const struct table_column columns[] = {{"CALLER", "caller", TABLE_TEXT},
 		{"ADDRESS", "address", TABLE_TEXT}, {"LIMIT", "limit", TABLE_TEXT},
 		{"ADMITTED", "admitted", TABLE_NUMBER}, {"REFUSED", "refused", TABLE_NUMBER},
-		{"USED", "used", TABLE_NUMBER}, {"QUOTA", "quota", TABLE_NUMBER},
-		{"BANNED", "banned", TABLE_TEXT}};
+		{"SHADOW", "shadow_refused", TABLE_NUMBER}, {"USED", "used", TABLE_NUMBER},
+		{"QUOTA", "quota", TABLE_NUMBER}, {"BANNED", "banned", TABLE_TEXT},
+		{"BANNED FOR", "banned_ms", TABLE_MS}};
 	char span[TABLE_MS_BYTES];
 
 	table_print(stdout, json_object_get(answer, "callers"), columns, COUNT(columns));

@@ -16,7 +16,7 @@
 #define LINES_DEFAULT 24
 #define LINES_OTHER   8 /* all but limits and callers */
 #define LIMITS_MAX    5
-#define BAR_CELLS     10
+#define BAR_CELLS     5
 
 /* What the screen shows, and shows the change of. */
 struct view {
@@ -133,10 +133,11 @@ static double rate_of(const struct view *view, const struct view *before, const 
 static void print_limits(const struct view *view, const struct view *before)
 {
 	const json_t *limit;
-	char admitted[16], refused[16], callers[16];
+	char admitted[16], refused[16], shadowed[16], callers[16];
 	size_t index;
 
-	printf("%-28s %10s %10s %10s\n", "LIMIT", "ADMITTED/S", "REFUSED/S", "CALLERS");
+	printf("%-28s %10s %10s %10s %10s\n", "LIMIT", "ADMITTED/S", "REFUSED/S", "SHADOW/S",
+		"CALLERS");
 	json_array_foreach(json_object_get(view->limits, "limits"), index, limit)
 	{
 		if (index == LIMITS_MAX) {
@@ -146,13 +147,14 @@ static void print_limits(const struct view *view, const struct view *before)
 		}
 		format_count(rate_of(view, before, limit, "admitted"), admitted);
 		format_count(rate_of(view, before, limit, "refused"), refused);
+		format_count(rate_of(view, before, limit, "shadow_refused"), shadowed);
 		format_count((double)number(limit, "callers"), callers);
-		printf("%-28.28s %10s %10s %10s\n", text(limit, "name"), admitted, refused,
-			callers);
+		printf("%-28.28s %10s %10s %10s %10s\n", text(limit, "name"), admitted, refused,
+			shadowed, callers);
 	}
 }
 
-/* `######....`: how much of the quota is used. */
+/* `###..`: how much of the quota is used. */
 static void format_bar(const json_t *caller, char bar[static BAR_CELLS + 1])
 {
 	json_int_t quota = number(caller, "quota"), used = number(caller, "used");
@@ -166,13 +168,13 @@ static void format_bar(const json_t *caller, char bar[static BAR_CELLS + 1])
 static void print_callers(const json_t *callers, size_t lines)
 {
 	const json_t *caller;
-	char span[TABLE_MS_BYTES], bar[BAR_CELLS + 1], admitted[16], refused[16];
+	char span[TABLE_MS_BYTES], bar[BAR_CELLS + 1], admitted[16], refused[16], shadowed[16];
 	size_t index;
 
 	table_format_ms((unsigned long long)number(callers, "span_ms"), span);
 	printf("\nCallers most %s in the last %s\n", text(callers, "sort"), span);
-	printf("%-16s %-15s %-13s %7s %7s %s\n", "CALLER", "ADDRESS", "LIMIT", "ADMIT", "REFUSE",
-		"USED");
+	printf("%-16s %-15s %-13s %7s %7s %7s %s\n", "CALLER", "ADDRESS", "LIMIT", "ADMIT",
+		"REFUSE", "SHADOW", "USED");
 	json_array_foreach(json_object_get(callers, "callers"), index, caller)
 	{
 		if (index == lines)
@@ -180,9 +182,10 @@ static void print_callers(const json_t *callers, size_t lines)
 		format_bar(caller, bar);
 		format_count((double)number(caller, "admitted"), admitted);
 		format_count((double)number(caller, "refused"), refused);
-		printf("%-16.16s %-15.15s %-13.13s %7s %7s %s%s\n", text(caller, "caller"),
-			text(caller, "address"), text(caller, "limit"), admitted, refused, bar,
-			json_is_true(json_object_get(caller, "banned")) ? " ban" : "");
+		format_count((double)number(caller, "shadow_refused"), shadowed);
+		printf("%-16.16s %-15.15s %-13.13s %7s %7s %7s %s%s\n", text(caller, "caller"),
+			text(caller, "address"), text(caller, "limit"), admitted, refused, shadowed,
+			bar, json_is_true(json_object_get(caller, "banned")) ? " ban" : "");
 	}
 	if (index == 0)
 		puts("nobody");

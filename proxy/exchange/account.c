@@ -48,7 +48,9 @@ static __attribute__((noinline)) void count_usage(
 static inline __attribute__((always_inline)) void count_caller(
 	const struct exchange *x, unsigned i, unsigned row, enum stats_limit_verdict is)
 {
-	enum busiest_kind kind = is == STATS_LIMIT_ADMITTED ? BUSIEST_ADMITTED : BUSIEST_REFUSED;
+	enum busiest_kind kind = is == STATS_LIMIT_ADMITTED  ? BUSIEST_ADMITTED
+				 : is == STATS_LIMIT_REFUSED ? BUSIEST_REFUSED
+							     : BUSIEST_SHADOW_REFUSED;
 	struct busiest *busiest;
 
 	if (is == STATS_LIMIT_DELAYED)
@@ -208,8 +210,18 @@ void account_delay(const struct exchange *x)
 	count_limits(x, true);
 }
 
+void account_server_response(const struct exchange *x)
+{
+	/* relaxed: a count that others only show */
+	if (x->server)
+		atomic_fetch_add_explicit(&x->server->state->responses, 1, memory_order_relaxed);
+}
+
 void account_upstream_failure(const struct exchange *x)
 {
+	/* relaxed: a count that others only show */
+	if (x->server)
+		atomic_fetch_add_explicit(&x->server->state->failures, 1, memory_order_relaxed);
 	stats_add(&row_of(x, STATS_UPSTREAM, x->use->site->rows.upstreams,
 			  x->route->upstream->index)[STATS_UPSTREAM_FAILURES],
 		1);

@@ -34,6 +34,9 @@ void account_kept(struct worker *worker, const struct site *site, const struct c
 /* Its limits make it wait. */
 void account_delay(const struct exchange *exchange);
 
+/* Its server has sent a final response, or switched protocols. */
+void account_server_response(const struct exchange *exchange);
+
 /* A server of its upstream failed it. */
 void account_upstream_failure(const struct exchange *exchange);
 

@@ -351,6 +351,10 @@ void passage_count(const struct passage *p, unsigned slot, uint64_t count)
 
 void passage_count_failure(const struct passage *p)
 {
+	/* relaxed: a count that others only show */
+	if (p->account.known)
+		atomic_fetch_add_explicit(&p->account.known->failures, 1, memory_order_relaxed);
+
 	const struct account_rows *rows = &p->account.use->site->rows;
 
 	stats_add(&stats_row(p->worker->stats, STATS_UPSTREAM,

@@ -267,6 +267,7 @@ void respond_to_head(struct exchange *x)
 		return;
 	}
 	x->answer.upstream_status = x->response.status;
+	account_server_response(x);
 	server_note_success(x->server, x->connection);
 	if (x->turn.in_queue)
 		queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
@@ -471,6 +472,7 @@ static void begin_tunnel(struct exchange *x)
 	if (!endless_begin(x))
 		return;
 	x->answer.status = x->answer.upstream_status = 101;
+	account_server_response(x);
 	x->answer.begun = true;
 	x->close_client = true;
 	if (x->body)

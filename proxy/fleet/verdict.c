@@ -20,7 +20,7 @@ struct throttle_outcome verdict_outcome(const struct rule *rule, const struct an
 
 	return (struct throttle_outcome){
 		.quota = most,
-		.remaining = answer->used < most ? most - answer->used : 0,
+		.remaining = answer->used < most && !answer->is_banned ? most - answer->used : 0,
 		.more_ns = time_ns,
 		.reset_ns = time_ns,
 		.retry_after_ns = answer->fits ? 0 : time_ns,

@@ -83,8 +83,8 @@ static inline void busiest_add(
 	atomic_store_explicit(&window->counts[slot], count + 1, memory_order_relaxed);
 }
 
-/* Refused: also what a limit in shadow mode would have refused. */
-enum busiest_kind { BUSIEST_ADMITTED, BUSIEST_REFUSED, BUSIEST_KINDS };
+/* Shadow-refused: by a limit in shadow mode, which refuses nothing. */
+enum busiest_kind { BUSIEST_ADMITTED, BUSIEST_REFUSED, BUSIEST_SHADOW_REFUSED, BUSIEST_KINDS };
 
 /* One worker's, of all limits, by the limits' rows (stats/stats.h). All zero is empty. */
 struct busiest_rows {

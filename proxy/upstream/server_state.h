@@ -65,16 +65,17 @@ struct server_state {
 	struct server_finding finding; /* of active checks; guarded */
 	struct server_addresses addresses;
 	_Alignas(64) atomic_uint in_flight;
-	atomic_uint max_connections;   /* 0: no bound */
-	atomic_uint connections;       /* open, whatever for: upstream/server_pool.h */
-	atomic_uint streams;           /* responses without end, tunnels: in no in_flight */
-	atomic_uint fails;             /* in a row */
-	atomic_uint interval_ms;       /* it was left out for, last */
-	_Atomic uint64_t out_until_ms; /* 0: in */
-	atomic_bool unhealthy;         /* by active checks */
-	atomic_bool listed;            /* the configuration in force has it */
-	atomic_uint mode;              /* enum server_mode */
-	atomic_uint weight;            /* an operator's setting; 0: the file's */
+	atomic_uint max_connections;          /* 0: no bound */
+	atomic_uint connections;              /* open, whatever for: upstream/server_pool.h */
+	atomic_uint streams;                  /* responses without end, tunnels: in no in_flight */
+	atomic_uint fails;                    /* in a row */
+	_Atomic uint64_t responses, failures; /* since the start */
+	atomic_uint interval_ms;              /* it was left out for, last */
+	_Atomic uint64_t out_until_ms;        /* 0: in */
+	atomic_bool unhealthy;                /* by active checks */
+	atomic_bool listed;                   /* the configuration in force has it */
+	atomic_uint mode;                     /* enum server_mode */
+	atomic_uint weight;                   /* an operator's setting; 0: the file's */
 	struct log_pace failure_lines;
 	unsigned workers;
 	struct server_idle *idle; /* [slots][workers] */

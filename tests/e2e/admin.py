@@ -327,7 +327,7 @@ def command_line(t):
         lines = run("limits", *here).splitlines()
         equal(lines[0].split(), ["LIMIT", "ALGORITHM", "AMOUNT", "PER", "CALLERS", "ADMITTED", "REFUSED",
                                  "DELAYED", "SHADOW"])
-        equal(lines[1].split(), ["burst", "ring", "2", "1h", "0m", "1", "2", "1", "0", "0"])
+        equal(lines[1].split(), ["burst", "ring", "2", "1h", "1", "2", "1", "0", "0"])
         true(str(origin) in run("upstreams", *here), run("upstreams", *here))
         true("in all" in run("sessions", *here), run("sessions", *here))
 

@@ -129,8 +129,9 @@ def commands(t):
 
     with t.point("callers"):
         lines = command("callers", "--limit", "burst", *here).splitlines()
-        equal(lines[0].split(), ["CALLER", "ADDRESS", "LIMIT", "ADMITTED", "REFUSED", "USED", "QUOTA", "BANNED"])
-        equal(lines[1].split(), [hash, "127.0.0.1", "burst", "5", "3", "5", "5", "no"])
+        equal(lines[0].split(), ["CALLER", "ADDRESS", "LIMIT", "ADMITTED", "REFUSED", "SHADOW", "USED", "QUOTA",
+                                  "BANNED", "BANNED", "FOR"])
+        equal(lines[1].split(), [hash, "127.0.0.1", "burst", "5", "3", "0", "5", "5", "no", "-"])
         equal(len(command("callers", "--refused", "--count", "1", *here).splitlines()), 3)
         equal(command("callers", "--hash", hash, *here).splitlines()[1].split()[:3], ["burst", "5", "0"])
         command("callers", "--count", "0", *here, status=1)
@@ -153,6 +154,75 @@ def commands(t):
     with t.point("another command's option is refused"):
         for words in (["status", "--csv"], ["top", "--hash", hash], ["reset", "--count", "3"], ["usage", "--refused"]):
             command(*words, *here, status=2)
+
+
+BANS = ("[limit harsh]\nkey = header:X-Key\nrate = 3 per 50ms\nban = 2 per 1m for 1h\n"
+        "[limit trial]\nkey = header:X-Key\nrate = 2 per 1h\nmode = shadow\n"
+        "[limit monthly]\nkey = ip\nrate = 1000 per month\n[limit at_once]\nkey = ip\nconcurrency = 9\n")
+HOUR_MS = 3_600_000
+
+
+@group("what is shown of bans, of shadow limits and of periods is so", workers=[1])
+def shown(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, BANS + to(origin, route="limits = harsh, trial, monthly, at_once"))
+    client = t.client(sluice)
+    ask = lambda: client.ask("/", fields=[("X-Key", "ann")])
+    here = ("-c", sluice.ini_path)
+    answers = [ask()]
+    while answers[-1].get("Retry-After") != "3600":
+        answers.append(ask())
+    harsh = lambda: [x for x in admin.json("/api/v1/callers?key=ann")[1]["limits"] if x["limit"] == "harsh"][0]
+    # What it has used is free again after 50 ms.
+    process.until(lambda: ask().get("RateLimit").startswith('"harsh";r=0;'), "the fields of a banned caller")
+
+    with t.point("a banned caller has nothing left until the end of the ban"):
+        found = harsh()
+        equal((found["banned"], found["remaining"], found["used"]), (True, 0, 3))
+        for name in ("banned_ms", "more_ms", "clear_ms"):
+            true(HOUR_MS - 60_000 < found[name] <= HOUR_MS, (name, found))
+        one = [x for x in admin.json("/api/v1/callers?limit=harsh")[1]["callers"]][0]
+        true(one["banned"] and HOUR_MS - 60_000 < one["banned_ms"] <= HOUR_MS, one)
+
+    with t.point("explain and the command line say so, too"):
+        found = admin.json("/api/v1/explain?path=/&field.X-Key=ann")[1]["limits"][0]
+        true(found["banned"] and found["remaining"] == 0 and found["banned_ms"] > HOUR_MS - 60_000, found)
+        for words in (["callers", "ann", "--limit", "harsh"], ["callers", "--limit", "harsh"],
+                      ["explain", "/", "--field", "X-Key: ann"]):
+            head, line, *_ = [x for x in command(*words, *here).splitlines() if re.search("LIMIT|harsh", x)]
+            true("BANNED FOR" in head and re.search("59m [0-9]+s", line), (head, line))
+
+    with t.point("a limit in shadow mode has refused nothing, here as there"):
+        verdicts = admin.json("/api/v1/limits/trial")[1]["verdicts"]
+        true(verdicts["shadow_refused"] > 0, verdicts)
+        for sort in ("admitted", "refused"):
+            one = admin.json(f"/api/v1/callers?limit=trial&sort={sort}")[1]["callers"][0]
+            equal((one["admitted"], one["refused"], one["shadow_refused"]),
+                  (verdicts["admitted"], 0, verdicts["shadow_refused"]), sort)
+
+    with t.point("the period of each limit"):
+        lines = command("limits", *here).splitlines()
+        equal([line.split()[3] for line in lines], ["PER", "50ms", "1h", "month", "-"])
+        equal([x["per"] for x in admin.json("/api/v1/limits")[1]["limits"]], ["50ms", "1h", "month", None])
+
+
+@group("each server has figures of its own", workers=[2])
+def servers(t):
+    origin, other = t.origin(lambda x: x.reply(200)), t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, to(origin, other))
+    other.refuse()
+    client = t.client(sluice)
+    for _ in range(12):
+        client.ask("/")
+    of = lambda: {x["address"]: x for x in admin.json("/api/v1/upstreams")[1]["upstreams"][0]["servers"]}
+    here, gone = of()[origin.address], of()[other.address]
+    with t.point("one that answers, and one that is down"):
+        equal((here["responses"], here["failures"], gone["responses"]), (12, 0, 0))
+        true(gone["failures"] > 0, gone)
+    with t.point("so has the stream of events"):
+        with admin.events() as events:
+            shown = {x["address"]: x for x in events.next()["upstreams"][0]["servers"]}
+        equal((shown[origin.address]["responses_total"], shown[other.address]["responses_total"]), (12, 0))
 
 
 main()

@@ -8,7 +8,7 @@ const INTO = { exempt: (body) => ({ ...body, exempt: true }), deny: (body) => ({
 
 function why(limit) {
 	if (limit.banned)
-		return `Banned by ${limit.limit}: refused for ${duration(limit.more_ms)}.`;
+		return `Banned by ${limit.limit}: refused for ${duration(limit.banned_ms)}.`;
 	if (limit.remaining > 0)
 		return null;
 	const text = `${limit.limit} is used up: the next request is admitted in ${duration(limit.more_ms)}, `

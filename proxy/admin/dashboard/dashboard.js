@@ -75,6 +75,7 @@ const limitTable = new Table(find('limits'), 'Limits', [
 	{ label: 'Mode', show: text((row) => row.shadow ? 'shadow' : 'enforced') },
 	{ label: 'Admitted/s', number: true, show: text((row) => rate(row.admitted)) },
 	{ label: 'Refused/s', number: true, show: text((row) => rate(row.refused)) },
+	{ label: 'Shadow/s', number: true, show: text((row) => rate(row.shadowed)) },
 	{ label: 'Callers', wide: true, show: element((row) => bar(row.callers, row.capacity)) },
 	{ label: 'Change', show: button(() => 'Edit', (row) => editLimit(row.name),
 		(row) => ({ 'aria-label': `Edit limit ${row.name}` })) },
@@ -88,7 +89,9 @@ const callerTable = new Table(find('callers'), 'Busiest callers', [
 	{ label: 'Window', wide: true, show: element((row) => bar(row.used, row.quota)) },
 	{ label: 'Admitted', number: true, show: text((row) => number(row.admitted)) },
 	{ label: 'Refused', number: true, show: text((row) => number(row.refused)) },
-	{ label: 'Now', show: text((row) => row.banned ? 'banned' : row.used >= row.quota ? 'used up' : 'has room') },
+	{ label: 'Shadow', number: true, show: text((row) => number(row.shadow_refused)) },
+	{ label: 'Now', show: text((row) => row.banned ? `banned for ${duration(row.banned_ms)}` :
+		row.used >= row.quota ? 'used up' : 'has room') },
 ], (row) => `${row.limit} ${row.caller}`, 'No limit has judged a request lately.');
 
 function health(row) {
@@ -106,7 +109,7 @@ const upstreamTable = new Table(find('upstreams'), 'Upstreams', [
 	{ label: 'Answers/s', number: true, show: text((row) => rate(row.responses)) },
 	{ label: 'Failures/s', number: true, show: text((row) => rate(row.failures)) },
 	{ label: 'Change', show: button((row) => row.mode === 'enabled' ? 'Drain' : 'Enable', (row) => changeServer(row)) },
-], (row) => `${row.upstream} ${row.address}`, 'There are no upstreams.');
+], (row) => serverName(row), 'There are no upstreams.');
 
 function changeServer(row) {
 	const operation = row.mode === 'enabled' ? 'drain' : 'enable';
@@ -180,25 +183,35 @@ function amount(limit) {
 function showLimitTable(second, by) {
 	limitTable.show(limits.map((limit) => {
 		const row = second.limits.find((one) => one.limit === limit.name);
-		return { ...limit, amount: amount(limit), admitted: (row?.admitted ?? 0) * by, refused: (row?.refused ?? 0) * by };
+		return { ...limit, amount: amount(limit), admitted: (row?.admitted ?? 0) * by, refused: (row?.refused ?? 0) * by,
+			shadowed: (row?.shadow_refused ?? 0) * by };
 	}));
 }
 
-const known = new Map(); // server: how it was
+const known = new Map(); // server, by its upstream and address: how it was
+const serverName = (row) => `${row.upstream} ${row.address}`;
+
+// How much a total has grown since the second before; one that is new, or that shrank with another process, not at all.
+function growth(row, total) {
+	return Math.max(0, row[total] - (known.get(serverName(row))?.[total] ?? row[total]));
+}
 
 function showUpstreams(second, by) {
 	const rows = second.upstreams.flatMap((upstream) => upstream.servers.map((server) => ({ ...server,
-		upstream: upstream.upstream, queued: upstream.queued, responses: upstream.responses * by,
-		failures: upstream.failures * by })));
+		upstream: upstream.upstream, queued: upstream.queued })));
+	for (const row of rows) {
+		row.responses = growth(row, 'responses_total') * by;
+		row.failures = growth(row, 'failures_total') * by;
+	}
 	upstreamTable.show(rows);
 	const up = rows.filter((row) => row.up && row.mode === 'enabled').length;
 	setText(tiles.get('Servers up'), `${up} of ${rows.length}`);
 	tiles.get('Servers up').className = up < rows.length ? 'bad' : '';
-	const fallen = rows.filter((row) => !row.up && known.get(row.address) === true);
+	const fallen = rows.filter((row) => !row.up && known.get(serverName(row))?.up === true);
 	if (fallen.length)
 		notify(`Down: ${fallen.map((row) => row.address).join(', ')}.`);
 	for (const row of rows)
-		known.set(row.address, row.up);
+		known.set(serverName(row), row);
 	if (up === rows.length)
 		notify('');
 }

@@ -10,8 +10,9 @@ export function openLimit(name, settings, changed) {
 	open(`Limit ${name}`, async (body) => {
 		facts ??= show(body, name, key, settings, changed);
 		const limit = await call(`limits/${encodeURIComponent(name)}`);
-		const { admitted, refused } = limit.verdicts;
-		facts.counts.textContent = `${number(admitted)} admitted and ${number(refused)} refused since the start; callers: `;
+		const { admitted, refused, shadow_refused: shadow } = limit.verdicts;
+		facts.counts.textContent = `${number(admitted)} admitted, ${number(refused)} refused and `
+			+ `${number(shadow)} over it in shadow mode since the start; callers: `;
 		facts.counts.append(bar(limit.callers, limit.capacity));
 		setText(facts.note, limit.changed ? 'It differs from the file, which the next reload or start takes.' : '');
 	});

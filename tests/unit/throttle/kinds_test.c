@@ -324,6 +324,12 @@ static void test_ban(void **state)
 	assert_false(take_one(t, 1, 1, START + 2 * SECOND, &o));
 	assert_true(o.banned);
 	assert_true(o.retry_after_ns <= 298 * SECOND + 8192 && o.retry_after_ns > 297 * SECOND);
+	/* What it had used is free again; the ban leaves it nothing all the same. */
+	assert_true(throttle_explain(t, 0, key_of(t, 1), START + 2 * SECOND, &o));
+	assert_true(o.banned);
+	assert_int_equal(o.remaining, 0);
+	assert_int_equal(o.more_ns, o.retry_after_ns);
+	assert_int_equal(o.reset_ns, o.retry_after_ns);
 	assert_false(admits(t, START + 299 * SECOND));
 	assert_true(admits(t, START + 301 * SECOND));
 	assert_true(throttle_reset(t, 0, key_of(t, 1), START + 301 * SECOND));
