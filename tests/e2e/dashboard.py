@@ -5,8 +5,10 @@ DASHBOARD_PICTURES=FOLDER keeps pictures of it.
 """
 import os
 import re
+import signal
 import threading
 
+from lib import process
 from lib.admin import with_admin
 from lib.browser import Browser
 from lib.client import Client
@@ -97,7 +99,7 @@ def follows(t):
         browser.wait("#callers tbody td", "^5 of 5$|^ 5 of 5$")
         browser.wait("#requests-chart b", "^[1-9]")
         browser.wait("#refusals-chart li", "burst")
-        equal(browser.count("#requests-chart canvas") + browser.count("#requests-chart svg"), 1, "pictures of requests")
+        equal(browser.count("#requests-chart canvas") + browser.count("#requests-chart .plot > svg"), 1, "pictures of requests")
         true(browser.count("#callers tbody tr") >= 2, "callers")
         equal(browser.text("#upstreams .pill"), "up")
     browser.theme("light")
@@ -142,8 +144,14 @@ def follows(t):
         browser.wait("#dialog-message.bad", "rate")
         browser.press("Escape")
 
-    with t.point("a server is drained and enabled"):
-        do(browser, "#upstreams button", "#dialog-message", "^It is draining")
+    with t.point("an upstream's only server is drained when that is confirmed, and enabled"):
+        browser.click("#upstreams button")
+        browser.wait("#last-server", "^It is the only server of origin in service. .* 503")
+        picture(browser, "last-server")
+        browser.press("Escape")
+        equal(admin.json("/api/v1/upstreams")[1]["upstreams"][0]["servers"][0]["mode"], "enabled")
+        browser.click("#upstreams button")
+        do(browser, "#confirm", "#dialog-message", "^It is draining")
         browser.wait("#upstreams .pill", "^draining$")
         do(browser, "#upstreams button", "#dialog-message", "^It is enabled")
 
@@ -253,6 +261,84 @@ def off(t):
         sluice.reload(sluice.sections.replace("[admin]", "[admin]\ndashboard = off"))
         sluice.process.wait_output(": reloaded")
         equal((admin.ask("/")[0], admin.ask("/dashboard/dashboard.js")[0], admin.ask("/healthz")[0]), (404, 404, 200))
+
+
+BUTTONS = """[...document.querySelectorAll('button')].filter((one) => one.checkVisibility())
+    .map((one) => one.getAttribute('aria-label') ?? one.textContent)"""
+LINES = """[...document.querySelectorAll('#requests-chart .swatch')].map((one) =>
+    getComputedStyle(one).color + ' ' + getComputedStyle(one).strokeDasharray)"""
+
+
+@group("servers: their names, their own figures, and the last in service", workers=[1])
+def servers(t):
+    origins = [t.origin(lambda x: x.reply(200, b"hello")) for _ in range(3)]
+    callers = t.file("callers", "someone\n")
+    sluice, admin = with_admin(t, LIMITS.format(callers=callers) +
+                               to(*origins, upstream="max_fails = 1\nfail_timeout = 1h\nfail_timeout_max = 1h", route="limits = daily"))
+    browser = Browser(t)
+    Traffic(t, sluice, ["ann"])
+    browser.open(f"http://{admin.address}/")
+    browser.wait("#state", "^live$")
+    browser.wait("#upstreams tbody th", ":")
+    mode = lambda number: {one["address"]: one["mode"] for one in
+                           admin.json("/api/v1/upstreams")[1]["upstreams"][0]["servers"]}[str(origins[number])]
+    drain = lambda number: f"[aria-label='Drain {origins[number]} of origin']"
+
+    with t.point("no two buttons have one name"):
+        browser.click("input[value=admitted]")
+        browser.wait("#callers tbody button", "[0-9a-f]{16}")
+        names = browser.run(BUTTONS)
+        equal(sorted(set(names)), sorted(names), "names of buttons")
+    with t.point("one of several is drained at once"):
+        do(browser, drain(0), "#dialog-message", "^It is draining")
+        browser.wait(f"[aria-label='Enable {origins[0]} of origin']", "Enable")
+    with t.point("one that is down has the rate of nobody"):
+        origins[1].refuse()
+        browser.wait("#upstreams .pill", "^down$")
+        browser.run(f"window.down = document.querySelector({drain(1)!r}).closest('tr').querySelector('[data-label=\"Answers/s\"]')")
+        process.until(lambda: browser.run("window.down.textContent") == "0", "no answers of it")
+        true(any(rate != "0" for rate in cells(browser, "upstreams", "Answers/s").values()), "answers of another")
+    with t.point("then the third is the last in service: that is asked about"):
+        browser.click(drain(2))
+        browser.wait("#last-server", "only server of origin in service")
+        browser.press("Escape")
+        equal(mode(2), "enabled")
+        browser.click(drain(2))
+        do(browser, "#confirm", "#dialog-message", "^It is draining")
+        equal(mode(2), "draining")
+    with t.point("in forced colours the lines of a chart differ"):
+        browser.colours("active")
+        lines = browser.run(LINES)
+        equal((len(lines), len(set(lines)), len({line.split(" ")[-1] for line in lines}) > 1), (3, 3, True), lines)
+        picture(browser, "forced")
+        browser.colours("none")
+
+
+@group("figures that come no more are not shown as live", workers=[1])
+def stale(t):
+    sluice, admin, url = start(t)
+    browser = Browser(t)
+    browser.open(url)
+    look = lambda: browser.run("[document.querySelector('#state').className, getComputedStyle(main).opacity < 1]")
+    browser.wait("#state", "^live$")
+    equal(look(), ["pill good", False])
+    with t.point("of a sluice that hangs"):
+        sluice.process.signal(signal.SIGSTOP)
+        try:
+            browser.wait("#state", "^not responding$")
+            equal(look(), ["pill bad", True])
+            browser.wait("#age", "^figures of [3-9] s ago$")
+            picture(browser, "hung")
+        finally:
+            sluice.process.signal(signal.SIGCONT)
+        browser.wait("#state", "^live$")
+        equal((look(), browser.text("#age")), (["pill good", False], ""))
+    with t.point("of one that has ended"):
+        sluice.terminate()
+        equal(sluice.wait(), 0, "exit status")
+        browser.wait("#state", "^connection lost$")
+        browser.wait("#age", "^figures of [0-9]+ s ago$")
+        equal(look(), ["pill bad", True])
 
 
 main()

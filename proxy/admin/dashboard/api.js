@@ -1,6 +1,7 @@
 // Requests to the admin interface of this very origin, with the token that was typed in.
 
 const KEPT = 'sluice-token';
+const LONGEST_MS = 15000; // that a response may take
 let token = sessionStorage.getItem(KEPT);
 let askForToken = null;
 
@@ -33,8 +34,8 @@ async function send(path, options) {
 		const headers = { ...options.headers };
 		if (used !== null)
 			headers.Authorization = `Bearer ${used}`;
-		const response = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit',
-			redirect: 'error', referrerPolicy: 'no-referrer' });
+		const response = await fetch(path, { signal: AbortSignal.timeout(LONGEST_MS), ...options, headers,
+			cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer' });
 		if (response.status !== 401)
 			return response;
 		await response.body?.cancel();
@@ -55,7 +56,7 @@ async function problem(response) {
 	return new Refused(response.status, detail);
 }
 
-// The JSON of a response; throws Refused, or TypeError where nothing answers.
+// The JSON of a response; throws Refused, or another error where nothing answers in time.
 export async function call(path, method = 'GET', body = undefined) {
 	const response = await send(`/api/v1/${path}`, { method, body: body && JSON.stringify(body),
 		headers: body ? { 'Content-Type': 'application/json' } : {} });

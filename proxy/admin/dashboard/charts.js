@@ -26,6 +26,11 @@ function colour(element) {
 	return getComputedStyle(element).color;
 }
 
+// Lengths of its marks and gaps; none: a line without gaps.
+function dashes(element) {
+	return getComputedStyle(element).strokeDasharray.match(/[0-9.]+/g)?.map(Number);
+}
+
 function property(name) {
 	return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
@@ -51,7 +56,8 @@ export class Chart {
 		}
 		this.items = series.map(({ label }, i) => {
 			const value = make('b', {}, '0');
-			const swatch = make('span', { class: `swatch series-${i + 1}` });
+			const swatch = svg('svg', { class: `swatch series-${i + 1}`, viewBox: '0 0 30 4', 'aria-hidden': 'true' },
+				svg('line', { x1: 0, x2: 30, y1: 2, y2: 2 }));
 			return { value, swatch, item: make('li', {}, swatch, make('span', { title: label }, label), value) };
 		});
 		this.legend.replaceChildren(...this.items.map((one) => one.item));
@@ -101,7 +107,8 @@ export class Chart {
 	makeUplot() {
 		const axis = { stroke: property('--quiet'), grid: { stroke: property('--grid'), width: 1 },
 			ticks: { show: false }, font: '11px system-ui, sans-serif' };
-		const lines = this.items.map((one) => ({ stroke: colour(one.swatch), width: 1.75, points: { show: false } }));
+		const lines = this.items.map((one) => ({ stroke: colour(one.swatch), dash: dashes(one.swatch), width: 1.75,
+			points: { show: false } }));
 		// eslint-disable-next-line no-undef
 		return new uPlot({
 			width: this.plot.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { show: false },

@@ -10,6 +10,8 @@ import { openLimit } from './limit.js';
 const CALLERS = 12;
 const SPARKS = 60;
 const LIMITS_SHOWN = 6;
+const STALE_MS = 3500; // figures come once a second
+const SILENCE_MS = 15000; // then another connection is tried
 
 let settings = new Map(); // of limits, by name
 let plans = [];
@@ -17,6 +19,10 @@ let inFleet = false;
 let reloads = null;
 let limits = [];
 let last = null; // second
+let heardAt = 0; // when it came; 0: none has
+let isConnected = false;
+let listening = new AbortController();
+let askedAt = 0;
 
 onTokenNeeded(askForToken);
 
@@ -33,6 +39,7 @@ function setTheme(dark) {
 const isDark = () => (localStorage.getItem('sluice-theme') ?? (prefersDark.matches ? 'dark' : 'light')) === 'dark';
 setTheme(isDark());
 prefersDark.addEventListener('change', () => setTheme(isDark()));
+matchMedia('(forced-colors: active)').addEventListener('change', redrawCharts);
 find('theme').addEventListener('click', () => {
 	localStorage.setItem('sluice-theme', isDark() ? 'light' : 'dark');
 	setTheme(isDark());
@@ -78,12 +85,12 @@ const limitTable = new Table(find('limits'), 'Limits', [
 	{ label: 'Shadow/s', number: true, show: text((row) => rate(row.shadowed)) },
 	{ label: 'Callers', wide: true, show: element((row) => bar(row.callers, row.capacity)) },
 	{ label: 'Change', show: button(() => 'Edit', (row) => editLimit(row.name),
-		(row) => ({ 'aria-label': `Edit limit ${row.name}` })) },
+		{ name: (row) => `Edit limit ${row.name}` }) },
 ], (row) => row.name, 'There are no limits.');
 
 const callerTable = new Table(find('callers'), 'Busiest callers', [
 	{ label: 'Caller', head: true, show: button((row) => row.caller, (row) => openCaller(row.caller, plans),
-		() => ({ class: 'link' })) },
+		{ look: 'link', name: (row) => `${row.caller} of limit ${row.limit}` }) },
 	{ label: 'Address', name: true, show: text((row) => row.address) },
 	{ label: 'Limit', name: true, show: text((row) => row.limit) },
 	{ label: 'Window', wide: true, show: element((row) => bar(row.used, row.quota)) },
@@ -100,6 +107,10 @@ function health(row) {
 	return make('span', { class: row.up ? 'pill good' : 'pill bad' }, row.up ? 'up' : 'down');
 }
 
+function operationName(row) {
+	return row.mode === 'enabled' ? 'Drain' : 'Enable';
+}
+
 const upstreamTable = new Table(find('upstreams'), 'Upstreams', [
 	{ label: 'Server', head: true, show: text((row) => row.address) },
 	{ label: 'Upstream', name: true, show: text((row) => row.upstream) },
@@ -108,16 +119,35 @@ const upstreamTable = new Table(find('upstreams'), 'Upstreams', [
 	{ label: 'Upstream: waiting', number: true, show: text((row) => number(row.queued)) },
 	{ label: 'Answers/s', number: true, show: text((row) => rate(row.responses)) },
 	{ label: 'Failures/s', number: true, show: text((row) => rate(row.failures)) },
-	{ label: 'Change', show: button((row) => row.mode === 'enabled' ? 'Drain' : 'Enable', (row) => changeServer(row)) },
+	{ label: 'Change', show: button(operationName, changeServer,
+		{ name: (row) => `${operationName(row)} ${row.address} of ${row.upstream}` }) },
 ], (row) => serverName(row), 'There are no upstreams.');
 
+const inService = (server) => server.up && server.mode === 'enabled';
+
+// Would nothing serve the upstream without it?
+function isLastOf(row) {
+	const upstream = last.upstreams.find((one) => one.upstream === row.upstream);
+	return inService(row) && upstream !== undefined && upstream.servers.filter(inService).length === 1;
+}
+
 function changeServer(row) {
-	const operation = row.mode === 'enabled' ? 'drain' : 'enable';
+	const operation = operationName(row).toLowerCase();
 	const path = `upstreams/${encodeURIComponent(row.upstream)}/servers/${encodeURIComponent(row.address)}/${operation}`;
-	open(`Server ${row.address}`, (body) => body.replaceChildren(make('p', {}, operation === 'drain' ?
+	const change = () => run(async () => `It is ${(await call(path, 'POST')).mode}.`);
+	const asks = operation === 'drain' && isLastOf(row);
+	const parts = [make('p', {}, operation === 'drain' ?
 		'It gets no new clients, and keeps the sessions that are bound to it, until it is enabled or sluice starts again.' :
-		'It is used again.')));
-	return run(async () => `It is ${(await call(path, 'POST')).mode}.`);
+		'It is used again.')];
+	if (asks)
+		parts.unshift(make('p', { class: 'verdict bad', id: 'last-server' },
+			`It is the only server of ${row.upstream} in service. While it drains, new clients of ${row.upstream} get 503.`));
+	const confirm = make('p', { class: 'actions' }, make('button', { type: 'button', id: 'confirm', onclick: () => {
+		confirm.remove();
+		change();
+	} }, `Drain the only server of ${row.upstream}`));
+	open(`Server ${row.address} of ${row.upstream}`, (body) => body.firstChild ?? body.replaceChildren(...parts, asks ? confirm : ''));
+	return asks ? undefined : change();
 }
 
 function editLimit(name) {
@@ -204,7 +234,7 @@ function showUpstreams(second, by) {
 		row.failures = growth(row, 'failures_total') * by;
 	}
 	upstreamTable.show(rows);
-	const up = rows.filter((row) => row.up && row.mode === 'enabled').length;
+	const up = rows.filter(inService).length;
 	setText(tiles.get('Servers up'), `${up} of ${rows.length}`);
 	tiles.get('Servers up').className = up < rows.length ? 'bad' : '';
 	const fallen = rows.filter((row) => !row.up && known.get(serverName(row))?.up === true);
@@ -220,7 +250,8 @@ function take(second) {
 	const by = 1000 / Math.max(1, second.span_ms);
 	const time = Date.parse(second.time) / 1000;
 	last = second;
-	setState(second.draining ? 'draining' : 'live', second.draining ? 'warn' : 'good');
+	heardAt = performance.now();
+	showState();
 	showRequests(time, second, by);
 	showRoutes(second, by);
 	showLimits(time, second, by);
@@ -269,9 +300,26 @@ async function readCallers() {
 
 // ---- life -----------------------------------------------------------------------------------
 
-function setState(label, kind) {
+// The figures are of the present only while they come.
+function stateOf(age) {
+	if (!isConnected)
+		return heardAt ? ['connection lost', 'bad'] : ['connecting', 'bad'];
+	if (age > STALE_MS)
+		return ['not responding', 'bad'];
+	return last.draining ? ['draining', 'warn'] : ['live', 'good'];
+}
+
+function showState() {
+	const age = performance.now() - heardAt;
+	const [label, kind] = stateOf(age);
+	const isStale = heardAt > 0 && (!isConnected || age > STALE_MS);
 	setText(find('state'), label);
 	find('state').className = `pill ${kind}`;
+	setText(find('age'), isStale ? `figures of ${age < 10000 ? `${Math.floor(age / 1000)} s` : duration(age)} ago` : '');
+	find('main').classList.toggle('stale', isStale);
+	// A connection that says nothing may be one whose peer is gone.
+	if (performance.now() - Math.max(heardAt, askedAt) > SILENCE_MS)
+		listening.abort();
 }
 
 function notify(sentence) {
@@ -288,15 +336,19 @@ const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 
 async function listen() {
 	for (let wait = 500; ; wait = Math.min(5000, wait * 2)) {
+		listening = new AbortController();
+		askedAt = performance.now();
 		try {
 			await follow('events', (second) => {
 				wait = 500;
+				isConnected = true;
 				take(second);
-			});
+			}, listening.signal);
 		} catch (error) {
 			report(error);
 		}
-		setState('connecting', 'bad');
+		isConnected = false;
+		showState();
 		reloads = null; // it may be another process
 		await pause(wait);
 	}
@@ -319,5 +371,6 @@ bindSearch(() => plans);
 for (const choice of document.querySelectorAll('input[name="sort"]'))
 	choice.addEventListener('change', readCallers);
 find('sign-out').hidden = !hasToken();
+setInterval(showState, 1000);
 listen();
 poll();

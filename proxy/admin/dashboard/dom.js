@@ -105,11 +105,14 @@ export class Table {
 // Columns' usual ways to show a value.
 export const text = (of) => (row, cell) => setText(cell, of(row));
 export const element = (of) => (row, cell) => cell.replaceChildren(of(row));
-// A button that stays; `press` gets the row that it is of by then.
-export const button = (label, press, more = () => ({})) => (row, cell, one) => {
+// A button that stays; `press` gets the row that it is of by then. `name`: what a screen reader calls it, where the label
+// alone would be that of other buttons, too; it contains the label.
+export const button = (label, press, { name = null, look = null } = {}) => (row, cell, one) => {
 	if (!cell.firstChild)
-		cell.append(make('button', { type: 'button', onclick: () => press(one.row), ...more(row) }));
+		cell.append(make('button', { type: 'button', onclick: () => press(one.row), class: look }));
 	setText(cell.firstChild, label(row));
+	if (name && cell.firstChild.getAttribute('aria-label') !== name(row))
+		cell.firstChild.setAttribute('aria-label', name(row));
 };
 
 // ---- numbers --------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ const actions = {
 	run: (script) => page.evaluate(script),
 	focused: () => page.evaluate(() => document.activeElement.id || document.activeElement.textContent),
 	size: (width, height) => page.setViewportSize({ width, height }).then(() => null),
+	colours: (forced) => page.emulateMedia({ forcedColors: forced }).then(() => null),
 	theme: (scheme) => page.emulateMedia({ colorScheme: scheme }).then(() => null),
 	// What a screen reader is given.
 	outline: (of) => page.locator(of).ariaSnapshot(),
