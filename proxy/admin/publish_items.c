@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admin/publish_http.h"
 #include "base/base64.h"
 #include "websocket/grip_control.h"
 #include "websocket/messages.h"
@@ -18,6 +19,7 @@ struct reader {
 	struct publish_items *items;
 	size_t decoded_bytes; /* of items->decoded, so far */
 	size_t index;         /* of the item */
+	struct publish_room room;
 	char *why;
 	size_t why_bytes;
 };
@@ -213,15 +215,24 @@ static bool read_item(struct reader *reader, const json_t *object, struct publis
 		return fail(reader,
 			".formats: invalid value; expected an object such as {\"ws-message\": "
 			"{\"content\": \"text\"}}");
-	return !message || read_message(reader, message, item);
+	if (message && !read_message(reader, message, item))
+		return false;
+	const char *why = publish_http_read(formats, &reader->room, item);
+	return !why || fail(reader, "%s", why);
 }
 
 /* Room for all that is decoded: base64 is longer than what it stands for. */
+static size_t composed_bytes(const struct publish_items *items, size_t text_bytes)
+{
+	return BASE64_ROOM(text_bytes) + 2 * text_bytes + items->count * PUBLISH_HTTP_BYTES;
+}
+
 static bool acquire(struct publish_items *items, size_t text_bytes)
 {
 	items->items = calloc(items->count, sizeof(*items->items));
 	items->decoded = malloc(BASE64_ROOM(text_bytes));
-	return items->items && items->decoded;
+	items->composed = malloc(composed_bytes(items, text_bytes));
+	return items->items && items->decoded && items->composed;
 }
 
 static bool read_items(struct reader *reader, const json_t *list, size_t text_bytes)
@@ -239,6 +250,7 @@ static bool read_items(struct reader *reader, const json_t *list, size_t text_by
 		snprintf(reader->why, reader->why_bytes, "items: no memory");
 		return false;
 	}
+	reader->room = (struct publish_room){items->composed, composed_bytes(items, text_bytes)};
 	for (size_t i = 0; i < items->count; i++) {
 		reader->index = i;
 		if (!read_item(reader, json_array_get(list, i), &items->items[i]))
@@ -270,5 +282,6 @@ void publish_items_end(struct publish_items *items)
 	json_decref(items->document);
 	free(items->items);
 	free(items->decoded);
+	free(items->composed);
 	*items = (struct publish_items){0};
 }

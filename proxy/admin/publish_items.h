@@ -16,10 +16,11 @@
 #define PUBLISH_ITEMS_MOST 10000
 
 struct publish_items {
-	struct publish_item *items; /* their texts are borrowed from the two below */
+	struct publish_item *items; /* their texts are borrowed from what is below */
 	size_t count;
 	json_t *document;
-	char *decoded; /* of base64 */
+	char *decoded;  /* of base64 */
+	char *composed; /* for held responses */
 };
 
 /* Reads the document. False: `why` (`why_bytes` of it) has the place of the error and the expected

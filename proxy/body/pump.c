@@ -169,6 +169,8 @@ static enum pump_result source_ended(struct pump *pump)
 /* Reads a block, or says why not. PUMP_DONE: there is something new to look at. */
 static enum pump_result fetch(struct pump *pump, unsigned *turns)
 {
+	if (!pump->source)
+		return PUMP_WANTS_READ; /* what comes is put into the spool */
 	if (pump->source->read_ended)
 		return source_ended(pump);
 	if (!stream_may_have_more(pump->source) || (*turns)-- == 0)

@@ -1,4 +1,6 @@
 /* Checks of a route's WebSockets after the whole file has been read. */
+#include "config.h"
+
 #include <string.h>
 
 #include "conf/build.h"
@@ -20,10 +22,21 @@ static bool is_of_gateways(const struct option *option)
 	return option->offset >= at && option->offset < at + sizeof(struct conf_gateway);
 }
 
+/* Those that bound held responses, too. */
+static bool is_of_holds(const struct conf_route *route, const struct option *option)
+{
+	return route->holds_responses &&
+	       (option->offset == offsetof(struct conf_route, websocket.channels) ||
+		       option->offset ==
+			       offsetof(struct conf_route, websocket.gateway.answer_bytes));
+}
+
 bool check_is_without_messages(const struct instance *instance, const struct option *option)
 {
 	const struct conf_route *route = instance->object;
 
+	if (is_of_holds(route, option))
+		return false;
 	switch (route->websocket.mode) {
 	case CONF_WEBSOCKET_TUNNEL:
 		return is_of_messages(option);
@@ -38,7 +51,8 @@ bool check_is_without_messages(const struct instance *instance, const struct opt
 static void refuse_with_tunnel(struct build *build, const struct instance *instance)
 {
 	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
-		if (is_of_messages(setting->option))
+		if (is_of_messages(setting->option) &&
+			!is_of_holds(instance->object, setting->option))
 			build_fail(build, instance, setting->line,
 				"%s: the route's WebSockets are tunnels, which are not read; "
 				"expected "
@@ -49,7 +63,8 @@ static void refuse_with_tunnel(struct build *build, const struct instance *insta
 static void refuse_with_messages(struct build *build, const struct instance *instance)
 {
 	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
-		if (is_of_gateways(setting->option))
+		if (is_of_gateways(setting->option) &&
+			!is_of_holds(instance->object, setting->option))
 			build_fail(build, instance, setting->line,
 				"%s: has no effect without a gateway; expected websocket = gateway "
 				"as well",
@@ -98,6 +113,12 @@ void check_websocket(struct build *build, const struct instance *instance)
 	const struct setting *method = instance_setting(instance, "method");
 	const struct setting *notice = instance_setting(instance, "message_notice");
 
+#ifndef HAVE_WEBSOCKET
+	if (route->holds_responses)
+		build_fail(build, instance, instance_setting(instance, "grip_hold")->line,
+			"grip_hold: this sluice was built without WebSockets; expected off, or a "
+			"build with libwslay");
+#endif
 	if (websocket->mode == CONF_WEBSOCKET_TUNNEL) {
 		if (!mode || !mode->wrong)
 			refuse_with_tunnel(build, instance);
@@ -159,7 +180,8 @@ void check_servers_of_gateways(const struct build *build)
 
 	for (size_t i = 0; i < conf->route_count; i++) {
 		const struct conf_route *route = &conf->routes[i];
-		if (route->upstream && route->websocket.mode == CONF_WEBSOCKET_GATEWAY)
+		if (route->upstream &&
+			(route->websocket.mode == CONF_WEBSOCKET_GATEWAY || route->holds_responses))
 			serves[route->upstream->index] = true;
 	}
 	for (size_t i = 0; i < conf->upstream_count; i++)

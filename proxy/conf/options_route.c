@@ -238,6 +238,10 @@ const struct option options_route[] = {
 		.help = "Number of attempts of a gateway's request that could not be sent, 1 s, 2 "
 			"s, 4 s and so on after one another; after them the socket is closed with "
 			"1011."},
+	{"grip_hold", &type_flag, LIVE, FREE, AT(holds_responses), .fallback = "off",
+		.help = "Whether a response with Grip-Hold and Grip-Channel is held for what is "
+			"published to its channels (GRIP); its content is bounded by "
+			"gateway_answer_size, its channels by socket_channels."},
 	{"log_messages", &type_flag, LIVE, FREE, AT(websocket.logs_messages), .fallback = "off",
 		.help = "Whether the access log has a line for each message."},
 	{"request_trailers", &type_field_names, LIVE, FREE, AT(request_trailers), .flags = OPTION_REPEATABLE,

@@ -153,6 +153,7 @@ struct conf_route {
 	bool allows_ambiguous_path; /* ambiguous_path = allow; else refused */
 	bool restricts;             /* a restriction is set, and allows_ambiguous_path is not */
 	bool is_before_gateway;     /* one of its servers also serves a route's gateway */
+	bool holds_responses;       /* grip_hold */
 	enum conf_ratelimit_headers ratelimit_headers;
 	struct conf_access access;
 };

@@ -108,6 +108,9 @@ const char *wait_check_exchange(const struct exchange *x)
 		return fault;
 	if (own != rules[x->state].own)
 		return own ? "its own deadline is of another state" : "its own deadline is missing";
+	if (x->tunnel.hold && x->state == EXCHANGE_RELAYING && !x->connection)
+		return NULL; /* it has a deadline of its own, or lasts as long as its client likes
+			      */
 	int count = own + (server != WAIT_NONE && server != WAIT_CLIENT) +
 		    (client != WAIT_NONE && client != WAIT_TAKE);
 	if (count > 1)

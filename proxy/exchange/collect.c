@@ -33,18 +33,16 @@ static void spool_is_full(struct exchange *x)
 		lack_memory(x);
 }
 
-bool collect_begin(struct exchange *x)
+static void begin(struct exchange *x)
 {
 	struct pump *down = &x->down;
 
-	if (!x->worker->switched->collects(x) || !x->client)
-		return false;
 	pump_begin(down);
 	down->spool = spool_new(&x->worker->node->store,
 		(struct spool_limits){x->route->websocket.gateway.answer_bytes, 0, SPOOL_GATEWAY});
 	if (!down->spool) {
 		lack_memory(x);
-		return true;
+		return;
 	}
 	server_open_response(x->connection, down);
 	down->pool = &x->worker->blocks;
@@ -54,13 +52,29 @@ bool collect_begin(struct exchange *x)
 	x->tunnel.collects = true;
 	x->answer.status = x->response.status;
 	exchange_enter(x, EXCHANGE_RELAYING);
+}
+
+bool collect_begin(struct exchange *x)
+{
+	if (!x->worker->switched->collects(x) || !x->client)
+		return false;
+	begin(x);
 	return true;
+}
+
+void collect_hold(struct exchange *x)
+{
+	begin(x);
 }
 
 void collect_run(struct exchange *x)
 {
 	switch (pump_collect(&x->down, TURNS)) {
 	case PUMP_DONE:
+		if (x->tunnel.hold) {
+			x->worker->switched->held(x);
+			break;
+		}
 		respond_release_server(x);
 		x->worker->switched->answered(x);
 		break;

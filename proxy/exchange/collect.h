@@ -17,6 +17,9 @@ struct exchange;
  * more bytes of content than its route allows (gateway_answer_size) counts as malformed. */
 bool collect_begin(struct exchange *exchange);
 
+/* The answer is to be held (exchange/held.h): it is read, or was refused. */
+void collect_hold(struct exchange *exchange);
+
 /* Reads on. May end the exchange. */
 void collect_run(struct exchange *exchange);
 

@@ -324,7 +324,7 @@ void exchange_end(struct exchange *x)
 	exchange_drop_connection(x);
 	if (x->body)
 		exchange_free_body(x);
-	if (x->tunnel.collects)
+	if (x->tunnel.collects || x->tunnel.hold)
 		exchange_forget_answer(x);
 	leave_endless(x);
 	exchange_leave_queue(x);
@@ -348,6 +348,8 @@ void exchange_end(struct exchange *x)
 	}
 	if (x->orphaned)
 		leave_orphans(x);
+	if (x->tunnel.hold)
+		worker->switched->let_go(x);
 	if (x->server_use)
 		site_use_release(x->server_use);
 	site_use_release(x->use);

@@ -166,6 +166,8 @@ struct exchange_tunnel {
 	struct gateway *gateway; /* NULL: none yet */
 	struct exchange *riders; /* messages that left with this one, by `next` */
 
+	struct grip_hold *hold; /* its response is held (exchange/held.h); NULL: it is not */
+
 	/* Of a socket whose server reads frames (exchange/follow.h): */
 	struct exchange *lead; /* the one before it that it may go together with; NULL: none */
 	uint32_t followers;    /* those that were sent together with this one */
@@ -197,6 +199,7 @@ struct exchange_turn {
 	struct deadline deadline; /* QUEUED, DELAYED, ASKING; only when has_deadline */
 };
 
+struct grip_hold;
 struct seek_steps;
 
 /* Which node owns its session: exchange/seek.h. Set where `use` has a session; but for that, and

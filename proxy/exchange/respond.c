@@ -275,6 +275,9 @@ void respond_to_head(struct exchange *x)
 		read_cost(x);
 	if (x->tunnel.gateway && collect_begin(x))
 		return;
+	if (x->route->holds_responses && x->client && !exchange_is_elsewhere(x) &&
+		x->worker->switched->holds(x))
+		return;
 	if (endless_is_events(x) && !begin_events(x))
 		return;
 	if ((x->framing.upgrade || exchange_opens_gateway(x)) && x->client &&
@@ -401,11 +404,17 @@ static void relayed(struct exchange *x)
 	exchange_end(x);
 }
 
+/* Is it held (exchange/held.h), so that its response comes from elsewhere, and later? */
+static bool waits_held(const struct exchange *x)
+{
+	return x->tunnel.hold && !x->tunnel.collects && !x->answer.begun;
+}
+
 void respond_run(struct exchange *x)
 {
 	enum pump_result result = PUMP_DONE;
 
-	if (x->state != EXCHANGE_RELAYING && x->state != EXCHANGE_DRAINING)
+	if ((x->state != EXCHANGE_RELAYING && x->state != EXCHANGE_DRAINING) || waits_held(x))
 		return;
 	if (x->tunnel.collects && x->state == EXCHANGE_RELAYING) {
 		collect_run(x);

@@ -16,6 +16,8 @@
 
 #include <stdbool.h>
 
+#include "base/slice.h"
+
 struct exchange;
 struct passage;
 struct worker;
@@ -54,6 +56,16 @@ struct switched_calls {
 	/* All of it is in `down.spool`. Ends the exchange, at once or in one of the next turns,
 	 * answers it, or switches. */
 	void (*answered)(struct exchange *exchange);
+	/* The head of a response is in `response`, on a route that holds some. Is it to be held?
+	 * Then it is collected, or was refused. */
+	bool (*holds)(struct exchange *exchange);
+	/* All of such a response is in `down.spool`: to exchange/held.h. May end the exchange. */
+	void (*held)(struct exchange *exchange);
+	/* The exchange has ended, and `tunnel.hold` is of no use any more. */
+	void (*let_go)(struct exchange *exchange);
+	/* What tells a server that holds responses who asks: the value of Grip-Sig, empty without a
+	 * key. Valid until the worker's next call. */
+	struct slice (*signature)(struct worker *worker);
 	/* Visits the messages under way on this worker. */
 	void (*each_message)(const struct worker *worker,
 		void (*visit)(const struct exchange *message, const struct passage *passage));

@@ -9,6 +9,7 @@
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
 #include "exchange/hop.h"
+#include "exchange/switched.h"
 #include "exchange/trace.h"
 #include "http/changes.h"
 #include "http/forwarded.h"
@@ -276,6 +277,15 @@ static void put_fence(struct http_out *out, const struct exchange *x)
 	put(out, SLICE("\r\n"));
 }
 
+/* By which the server knows that its responses can be held (GRIP). */
+static void put_signature(struct http_out *out, const struct exchange *x)
+{
+	struct slice signature = x->worker->switched->signature(x->worker);
+
+	if (signature.len > 0)
+		put_line(out, SLICE("Grip-Sig: "), signature);
+}
+
 bool compose_request(struct exchange *x, struct flow *flow)
 {
 	const struct conf_route *route = x->route;
@@ -315,6 +325,8 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	}
 	if (x->owner.use.session)
 		put_fence(&out, x);
+	if (route->holds_responses && !x->tunnel.gateway)
+		put_signature(&out, x);
 	put_framing(&out, x);
 	flow_commit(flow, &out);
 	return !out.overflow;

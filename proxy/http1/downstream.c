@@ -401,7 +401,7 @@ static void probe(struct downstream *d)
  * is silent. nginx takes it so, too. */
 static bool has_left_stream(const struct downstream *d)
 {
-	return d->client.first->attempt.endless && d->client.first->answer.begun;
+	return d->client.first->attempt.endless;
 }
 
 /* What follows is not read now, and neither is a reset behind it: a body that waits for its

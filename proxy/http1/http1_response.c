@@ -37,7 +37,7 @@ bool http1_switch(struct client *client, struct exchange *x)
  * turn are written with it, those of pipelined requests on its own connection in one piece. */
 static bool may_join(const struct exchange *x, const struct flow *out)
 {
-	return x->down.decoder.decoded && !x->down.encoder.tail_due &&
+	return x->down.decoder.decoded && !x->down.encoder.tail_due && !x->down.spool &&
 	       buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
 }
 

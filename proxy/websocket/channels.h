@@ -31,12 +31,13 @@ struct subscription {
 	unsigned filters; /* see grip_filter.h; 0: none */
 };
 
-/* Embedded in a socket. All zero: subscribed to nothing. One with many subscriptions has a table of
- * them, by their parts. */
+/* Embedded in a socket, or a held response. All zero: subscribed to nothing. One with many
+ * subscriptions has a table of them, by their parts. */
 struct subscriber {
 	struct subscription *first; /* the newest */
 	struct subscription **buckets;
 	uint32_t count, mask;
+	bool is_held; /* it is a held response's (grip_hold.h), not a socket's */
 };
 
 /* A worker's hold on the channels. Its calls are the worker's thread's. */

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "websocket/gateway.h"
+#include "websocket/grip_hold.h"
 #include "websocket/publish.h"
 #include "websocket/socket.h"
 #include "websocket/sockets.h"
@@ -33,6 +34,7 @@ static bool make(struct worker *worker, struct site *site)
 	if (!worker->websockets || !node->publishing)
 		return false;
 	worker->websockets->line = publishing_enter(node->publishing, worker);
+	worker->websockets->channels = publish_line_view(worker->websockets->line);
 	return true;
 }
 
@@ -57,6 +59,7 @@ static void command(struct worker *worker, unsigned commands)
 		all->is_handed_over = true;
 	if (!(commands & WORKER_DRAIN) || all->drain.visit)
 		return;
+	grip_holds_drain(worker);
 	all->drain = (struct socket_walk){.visit = drain, .done = drained};
 	walk_begin(&all->drain, worker);
 }

@@ -8,6 +8,7 @@
 #include "base/container.h"
 #include "websocket/channels.h"
 #include "websocket/grip.h"
+#include "websocket/grip_hold.h"
 #include "websocket/messages.h"
 #include "websocket/shared_frame.h"
 #include "worker/worker.h"
@@ -28,6 +29,7 @@ struct published_meta {
 struct published {
 	struct channel *channel;     /* held; NULL: nobody is subscribed */
 	struct shared_frame *frame;  /* held; NULL: nobody is, or there is nothing to send */
+	struct grip_http http;       /* for held responses; its frames are held */
 	struct published_meta *meta; /* NULL: none */
 	bool refreshes;
 };
@@ -74,6 +76,8 @@ static void free_publication(struct publication *publication)
 	for (size_t i = 0; i < publication->count; i++) {
 		channel_release(publication->publishing->channels, publication->items[i].channel);
 		shared_frame_release(publication->items[i].frame);
+		shared_frame_release(publication->items[i].http.response);
+		shared_frame_release(publication->items[i].http.stream);
 		if (publication->items[i].meta)
 			node_sends_give(&publication->publishing->node->sends,
 				publication->items[i].meta->bytes);
@@ -153,14 +157,34 @@ static bool copy_meta(
 	return true;
 }
 
+/* The frame's head is of no use to those who get it. False: no room for it. */
+static bool fill_http(
+	struct publishing *publishing, struct slice bytes, struct shared_frame **frame)
+{
+	if (!bytes.at)
+		return true;
+	*frame = shared_frame_new(&publishing->node->sends, FRAME_BINARY, bytes);
+	return *frame;
+}
+
+static bool is_for_nobody(const struct publish_item *item)
+{
+	return item->action == PUBLISH_NOTHING && !item->response.at && !item->stream.at &&
+	       !item->closes_stream;
+}
+
 /* For an item whose channel has subscribers. */
 static bool fill_item(
 	struct publishing *publishing, const struct publish_item *item, struct published *to)
 {
+	bool is_for_sockets = item->action == PUBLISH_SEND || item->action == PUBLISH_CLOSE;
+
 	to->refreshes = item->action == PUBLISH_REFRESH;
-	if (!to->refreshes)
-		to->frame = compose(publishing, item);
-	return (to->refreshes || to->frame) &&
+	to->http.closes = item->closes_stream;
+	if (is_for_sockets && !(to->frame = compose(publishing, item)))
+		return false;
+	return fill_http(publishing, item->response, &to->http.response) &&
+	       fill_http(publishing, item->stream, &to->http.stream) &&
 	       copy_meta(&publishing->node->sends, &item->meta, &to->meta);
 }
 
@@ -173,7 +197,7 @@ static bool fill(
 	for (size_t i = 0; i < publication->count; i++) {
 		struct published *to = &publication->items[i];
 		uint64_t count;
-		if (items[i].action == PUBLISH_NOTHING)
+		if (is_for_nobody(&items[i]))
 			continue;
 		to->channel = channel_hold(publishing->channels, items[i].channel, &count,
 			publication->workers, publishing->node->worker_count);
@@ -276,11 +300,16 @@ void publish_line_refuse(struct publish_line *line)
 static void deliver(struct publish_line *line, const struct published *item,
 	const struct subscription *subscription)
 {
+	if (subscription->subscriber->is_held) {
+		if (grip_hold_deliver(subscription->subscriber, &item->http))
+			count_up(&line->deliveries);
+		return;
+	}
 	if (item->meta && subscription->filters != 0 && !grip_lets(subscription, &item->meta->meta))
 		return;
 	if (item->refreshes)
 		grip_refresh(subscription->subscriber);
-	else if (grip_deliver(subscription->subscriber, item->frame))
+	else if (item->frame && grip_deliver(subscription->subscriber, item->frame))
 		count_up(&line->deliveries);
 }
 
@@ -291,7 +320,7 @@ static void step(struct publish_line *line)
 	const struct published *item = &publication->items[line->item];
 	struct subscription *subscription = line->view.cursor;
 
-	if (!line->is_within && (item->frame || item->refreshes)) {
+	if (!line->is_within && item->channel) {
 		line->view.cursor = channel_first(&line->view, item->channel);
 		line->is_within = true;
 	} else if (line->is_within && subscription) {

@@ -47,6 +47,10 @@ struct publish_item {
 	uint8_t opcode; /* SEND: of the frame, FRAME_TEXT, FRAME_BINARY, FRAME_PING, FRAME_PONG */
 	struct slice content; /* SEND; CLOSE: the reason */
 	uint16_t code;        /* CLOSE: a code that a close frame may contain */
+	/* For held responses, whatever `action` is: */
+	struct slice response; /* a whole one, head and content; NULL: none */
+	struct slice stream;   /* content; NULL: none */
+	bool closes_stream;    /* behind that */
 	struct grip_meta meta;
 };
 

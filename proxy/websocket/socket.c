@@ -8,6 +8,7 @@
 #include "websocket/flush.h"
 #include "websocket/gateway.h"
 #include "websocket/grip.h"
+#include "websocket/grip_hold.h"
 #include "websocket/handshake.h"
 #include "websocket/message.h"
 #include "websocket/read_client.h"
@@ -238,6 +239,10 @@ const struct switched_calls websocket_calls = {
 	.open = gateway_open,
 	.collects = gateway_collects,
 	.answered = answered,
+	.holds = grip_holds,
+	.held = grip_held,
+	.let_go = grip_let_go,
+	.signature = grip_signature,
 	.each_message = each_message,
 	.each_request = each_request,
 };

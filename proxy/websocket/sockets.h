@@ -10,7 +10,9 @@
 #include "websocket/frames.h"
 #include "websocket/walk.h"
 
+struct channel_view;
 struct gateway;
+struct grip_hold;
 struct publish_line;
 struct send_report;
 struct shared_listener;
@@ -35,13 +37,15 @@ struct websockets {
 	struct websocket *first; /* the youngest */
 	struct hash_table by_id; /* ids are given one after the other */
 	struct gateway *gateways;
+	struct grip_hold *holds;           /* responses that are held */
 	struct shared_listener *listeners; /* of the gateways */
 	uint64_t count;
 	uint64_t begun; /* so far: names them */
 	struct socket_walks walks;
-	struct socket_walk drain;  /* of the worker */
-	uint64_t random;           /* for times that are to differ; nobody's secret */
-	struct publish_line *line; /* of the worker */
+	struct socket_walk drain;      /* of the worker */
+	uint64_t random;               /* for times that are to differ; nobody's secret */
+	struct publish_line *line;     /* of the worker */
+	struct channel_view *channels; /* of that */
 	struct grip_signature signature;
 	bool is_handed_over; /* another process serves, and this one ends with its sockets */
 };

@@ -237,6 +237,7 @@ static const struct sample samples[] = {
 	{R, "gateway_batch", "1", "2", NULL, GATEWAY},
 	{R, "gateway_answer_size", "1k", "2k", "1024", GATEWAY},
 	{R, "gateway_tries", "1", "2", NULL, GATEWAY},
+	{R, "grip_hold", "off", "on", "no", NULL},
 	{R, "log_messages", "off", "on", "no", MESSAGES},
 	{R, "request_trailers", NULL, "X-A", NULL, NULL},
 	{R, "request_header_set", "X-A: 1", "X-A: 2", NULL, NULL},
