@@ -184,25 +184,32 @@ def expect_ignored(t):
     equal(client.response().body, b"hello", "body")
 
 
+INTERIM = {100: b"HTTP/1.1 100 Continue\r\n\r\n", 103: b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"}
+
+
 @group("an interim response and the end of its connection that come together")
 def interim_and_end(t):
     def handler(x):
+        x.read_body()
+        status, how = x.request.target[1:].split("/")
         # Both are there before sluice looks again.
         sluice.process.stop()
         try:
-            x.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n")
-            x.reset() if x.request.target == "/reset" else x.close()
+            x.send(INTERIM[int(status)])
+            x.reset() if how == "reset" else x.close()
         finally:
             sluice.process.signal(signal.SIGCONT)
 
     sluice = t.sluice(to(t.origin(handler)))
-    for target in ("/reset", "/close"):
-        with t.point(target):
-            began = time.monotonic()
-            answer = t.client(sluice).ask(target)
-            equal(answer.status, 502, "status")
-            equal([i.status for i in answer.interim], [103], "interim responses")
-            true(time.monotonic() - began < 30, "not after first_byte_timeout, 60 s")
+    for status in INTERIM:
+        for how in ("reset", "close"):
+            for method, body in (("GET", b""), ("POST", b"hello")):
+                with t.point(f"{method}, {status}, {how}"):
+                    began = time.monotonic()
+                    answer = t.client(sluice).ask(f"/{status}/{how}", method, body=body)
+                    equal(answer.status, 502, "status")
+                    equal([i.status for i in answer.interim], [status], "interim responses")
+                    true(time.monotonic() - began < 30, "not after first_byte_timeout, 60 s")
 
 
 main()

@@ -156,6 +156,36 @@ static void each_result_of_reading_a_head(void **state)
 	}
 }
 
+/* The short read of an interim response may hide the end that came together with it, and nothing
+ * tells of that again. */
+static void the_end_behind_an_interim_response_is_read(void **state)
+{
+	static const struct {
+		const char *interim;
+		bool is_whole; /* and the next head has not begun */
+	} rows[] = {{"HTTP/1.1 100 Continue\r\n\r\n", true},
+		{"HTTP/1.1 103 Early\r\nLink: <a>\r\n\r\n", true},
+		{"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 103 Ear", false}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct http_head response;
+		struct linked l;
+		linked_begin(&l, &plain);
+		struct server_connection *connection = linked_get(&l);
+		server_expect_head(connection, &response);
+		assert_int_equal(head_of(&l, connection, rows[i].interim, false), SERVER_HEAD_READ);
+		memory_peer_end_output(l.stage->servers[l.stage->server_count - 1].wire);
+		connection->stream.readable = false; /* as a socket that was read short */
+		connection->stream.unsure = true;
+		server_expect_head(connection, &response);
+		assert_int_equal(server_read_head(connection),
+			rows[i].is_whole ? SERVER_HEAD_ENDED : SERVER_HEAD_CUT);
+		server_connection_close(connection);
+		linked_end(&l);
+	}
+}
+
 static void what_is_behind_a_head_stays(void **state)
 {
 	struct http_head response;
@@ -422,6 +452,7 @@ UNIT_SUITE(test_http1_server)
 		cmocka_unit_test(how_a_requests_body_leaves),
 		cmocka_unit_test(a_requests_head_is_written),
 		cmocka_unit_test(each_result_of_reading_a_head),
+		cmocka_unit_test(the_end_behind_an_interim_response_is_read),
 		cmocka_unit_test(what_is_behind_a_head_stays),
 		cmocka_unit_test(one_that_ends_clean_gives_its_block_back),
 		cmocka_unit_test(what_is_left_is_not_clean),
