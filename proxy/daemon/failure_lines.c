@@ -9,7 +9,9 @@ static void set_timer(struct relay *relay)
 {
 	const struct timeval pause = {.tv_sec = LOG_PACE_MS / 1000};
 
-	event_add(relay->failure_lines.timer, &pause);
+	if (event_add(relay->failure_lines.timer, &pause) != 0) /* the next failure is reported */
+		atomic_store_explicit(
+			&relay->node.failures.is_reported, false, memory_order_release);
 }
 
 static void on_message(struct message *message)

@@ -26,7 +26,8 @@ void queue_deadline_arm(struct relay *relay)
 	uint64_t wait_us = deadline > now ? (deadline - now) / 1000 + 1 : 0;
 	struct timeval interval = {
 		.tv_sec = (time_t)(wait_us / 1000000), .tv_usec = (suseconds_t)(wait_us % 1000000)};
-	event_add(relay->queue_deadline.timer, &interval);
+	if (event_add(relay->queue_deadline.timer, &interval) != 0)
+		loop_hurry(&relay->node.loop); /* the next turn arms it */
 }
 
 static void on_queue_timer(evutil_socket_t fd, short what, void *arg)

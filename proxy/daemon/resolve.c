@@ -117,7 +117,10 @@ static void ask_again_later(struct lookup *lookup)
 	struct timeval interval = {.tv_sec = (time_t)(interval_ms / 1000),
 		.tv_usec = (suseconds_t)(interval_ms % 1000) * 1000};
 
-	event_add(lookup->timer, &interval);
+	if (event_add(lookup->timer, &interval) != 0)
+		log_error("upstream %s: server %s: no memory: its name is looked up again at the "
+			  "next reload",
+			lookup->server->upstream->conf->name, lookup->server->conf->address.text);
 }
 
 static void answered(void *ctx, const char *why, const struct addrinfo *list)

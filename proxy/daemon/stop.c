@@ -22,7 +22,8 @@ static void begin_drain(struct relay *relay)
 		(unsigned long long)timeout_ms);
 	bindings_remove_paths(relay);
 	node_command_workers(&relay->node, WORKER_DRAIN);
-	event_add(relay->stop_timer, &timeout);
+	if (event_add(relay->stop_timer, &timeout) != 0)
+		log_error("no memory: shutdown_timeout does not bound the drain");
 }
 
 static void on_stop_timer(evutil_socket_t fd, short what, void *arg)

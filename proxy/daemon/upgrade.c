@@ -335,6 +335,7 @@ static bool give_servers(const struct relay *relay, struct handover *given)
 /* All that is handed over, in upgrade->given. 0 or errno. */
 static int prepare(struct relay *relay, struct upgrade *upgrade, int *theirs)
 {
+	static const struct timeval timeout = {.tv_sec = READY_SECONDS};
 	int channel[2];
 	int error;
 
@@ -355,12 +356,11 @@ static int prepare(struct relay *relay, struct upgrade *upgrade, int *theirs)
 	fcntl(upgrade->channel, F_SETFL, O_NONBLOCK);
 	upgrade->event = event_new(
 		relay->node.loop.base, upgrade->channel, EV_READ | EV_PERSIST, on_report, relay);
-	return upgrade->event ? 0 : ENOMEM;
+	return upgrade->event && event_add(upgrade->event, &timeout) == 0 ? 0 : ENOMEM;
 }
 
 static int begin(struct relay *relay, struct upgrade *upgrade)
 {
-	static const struct timeval timeout = {.tv_sec = READY_SECONDS};
 	int theirs = -1, error = prepare(relay, upgrade, &theirs);
 	int manifest = error == 0 ? memfd_create("upgrade", MFD_CLOEXEC) : -1;
 
@@ -378,8 +378,6 @@ static int begin(struct relay *relay, struct upgrade *upgrade)
 		close(theirs);
 	if (manifest >= 0)
 		close(manifest);
-	if (error == 0)
-		event_add(upgrade->event, &timeout);
 	return error;
 }
 
@@ -499,6 +497,20 @@ void upgrade_take_servers(const struct relay *relay)
 	}
 }
 
+/* Where the system refuses, in a second again: what waits for its end would wait for ever. */
+static void watch_predecessor(evutil_socket_t fd, short what, void *arg)
+{
+	static const struct timeval second = {.tv_sec = 1};
+	struct relay *relay = arg;
+
+	(void)fd;
+	(void)what;
+	if (relay->predecessor && event_add(relay->predecessor, NULL) != 0 &&
+		event_base_once(relay->node.loop.base, -1, EV_TIMEOUT, watch_predecessor, relay,
+			&second) != 0)
+		log_error("upgrade: no memory to notice the end of the process before this one");
+}
+
 void upgrade_report(struct relay *relay)
 {
 	struct handover *inherited = relay->inherited;
@@ -519,7 +531,7 @@ void upgrade_report(struct relay *relay)
 	relay->predecessor = event_new(relay->node.loop.base, inherited->channel,
 		EV_READ | EV_PERSIST, on_predecessor, relay);
 	if (relay->predecessor)
-		event_add(relay->predecessor, NULL);
+		watch_predecessor(-1, 0, relay);
 	write_text(inherited->channel, "ready\n");
 	handover_free(inherited);
 	relay->inherited = NULL;

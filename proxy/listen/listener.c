@@ -26,27 +26,30 @@
  * client that answers none of these has gone, or never was (a SYN flood). */
 #define RETIRE_MAX_MS 4000
 
-/* A listener that the system does not let accept tries again in a while, and /readyz says no
- * meanwhile: nothing else would wake it. */
+/* A listener that is deaf is set to try again: nothing else would wake it. */
+static void set_deaf(struct listener *listener, bool is_deaf)
+{
+	atomic_uint *deaf = &listener->worker->node->listening->deaf;
+
+	if (is_deaf && !listener->is_deaf)
+		atomic_fetch_add(deaf, 1);
+	else if (!is_deaf && listener->is_deaf)
+		atomic_fetch_sub(deaf, 1);
+	listener->is_deaf = is_deaf;
+}
+
 static void start_accepting(struct listener *listener)
 {
-	struct listening *listening = listener->worker->node->listening;
-	bool is_deaf = !acceptor_start(&listener->acceptor);
 	uint64_t now_ms = worker_now_ms(listener->worker);
 
-	if (is_deaf)
-		deadline_set(&listener->retry, now_ms + ACCEPT_RETRY_MS, now_ms);
-	if (is_deaf == listener->is_deaf)
+	if (acceptor_start(&listener->acceptor)) {
+		set_deaf(listener, false);
 		return;
-	listener->is_deaf = is_deaf;
-	if (is_deaf) {
-		atomic_fetch_add(&listening->deaf, 1);
-		log_warn("listener %s: can't wait for clients: %s; trying again every %d ms",
-			listener->conf->name, strerror(errno), ACCEPT_RETRY_MS);
-	} else {
-		atomic_fetch_sub(&listening->deaf, 1);
-		log_info("listener %s: waits for clients again", listener->conf->name);
 	}
+	log_warn("listener %s: can't wait for clients: %s; trying again in %d ms",
+		listener->conf->name, strerror(errno), ACCEPT_RETRY_MS);
+	set_deaf(listener, true);
+	deadline_set(&listener->retry, now_ms + ACCEPT_RETRY_MS, now_ms);
 }
 
 static void retry(struct deadline *deadline)
@@ -141,6 +144,7 @@ static void accept_failed(struct listener *listener, int error)
 		log_warn("listener %s: %s; not accepting for now", listener->conf->name,
 			strerror(error));
 		pause_accepting(listener, ACCEPT_RETRY_MS);
+		set_deaf(listener, true);
 		give_way(listener, &listener->worker->node->listening->descriptors);
 	} else if (error != EAGAIN && error != EWOULDBLOCK && error != ECONNABORTED &&
 		   error != EINTR && error != EPROTO) {
@@ -267,9 +271,7 @@ static void listener_close(struct listener *listener)
 	acceptor_close(&listener->acceptor);
 	deadline_clear(&listener->retry);
 	listener->closed = true;
-	if (listener->is_deaf)
-		atomic_fetch_sub(&listener->worker->node->listening->deaf, 1);
-	listener->is_deaf = false;
+	set_deaf(listener, false);
 	end_making_room(listener); /* it may have been this one's */
 	listener_release(listener);
 }

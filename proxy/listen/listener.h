@@ -69,7 +69,7 @@ struct listening {
 	struct connection_bound descriptors; /* clients, within the descriptors there are: */
 	unsigned descriptor_limit, clients_max;
 	atomic_bool reported_descriptors;
-	atomic_uint deaf; /* listeners that the system does not let wait for clients */
+	atomic_uint deaf; /* listeners that the system does not let accept clients */
 };
 
 /* The receiver of accepted connections. */
@@ -101,7 +101,7 @@ struct listener {
 	const struct conf_listener *conf;
 	struct site_use *use; /* holds conf */
 	bool retiring, closed;
-	bool is_deaf;        /* the system does not let it wait for clients; it tries again */
+	bool is_deaf;        /* the system does not let it accept clients; `retry` is set */
 	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */
 	bool is_empty;       /* no client waited when last asked */
 	uint64_t connections;

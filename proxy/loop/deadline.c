@@ -17,8 +17,9 @@ void deadline_arm(struct deadline *deadline, uint64_t now_ms)
 	struct timeval interval = {
 		.tv_sec = (time_t)(wait / 1000), .tv_usec = (suseconds_t)(wait % 1000) * 1000};
 
-	deadline->armed_ms = deadline->at_ms;
-	event_add(&deadline->timer, &interval);
+	/* Without memory for more timers than ever before, the next deadline_set arms it. */
+	deadline->armed_ms =
+		event_add(&deadline->timer, &interval) == 0 ? deadline->at_ms : DEADLINE_NEVER;
 }
 
 static void fired(evutil_socket_t fd, short what, void *arg)

@@ -111,6 +111,16 @@ def leave(sluice, client, how="close"):
     until(lambda: name not in _links(sluice.pid).values(), "sluice noticing that its client left")
 
 
+def accepts(sluice):
+    """Does a worker watch the socket that listens?"""
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        listening = [f"socket:[{fields[9]}]" for fields in map(str.split, table)
+                     if fields[1].endswith(f":{sluice.port.number:04X}") and fields[3] == "0A"]
+    links = _links(sluice.pid)
+    watched = [number for epoll, link in links.items() if "eventpoll" in link for number in _targets(sluice.pid, epoll)]
+    return any(links.get(number) in listening for number in watched)
+
+
 def _links(pid):
     """What the process's descriptors are, by number."""
     links = {}

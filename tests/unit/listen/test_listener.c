@@ -297,6 +297,7 @@ static void what_accept_fails_with(void **state)
 		assert_int_equal(w.bound.connections, 0);
 		assert_int_equal(strstr(lines.text, "listener l: ") != NULL, rows[i].has_line);
 		assert_int_equal(w.listener->acceptor.accepting, !rows[i].stops);
+		assert_int_equal(atomic_load(&w.stage->relay.listening.deaf), rows[i].stops);
 		fake.error = 0;
 		if (rows[i].stops) {
 			assert_int_equal(w.listener->retry.at_ms, STAGE_START_MS + 500);
@@ -304,6 +305,7 @@ static void what_accept_fails_with(void **state)
 			assert_false(w.listener->acceptor.accepting);
 			stage_pass(w.stage, &w.listener->retry);
 		}
+		assert_int_equal(atomic_load(&w.stage->relay.listening.deaf), 0);
 		come(&w, 1);
 		assert_int_equal(taken, 1);
 		end(&w);
@@ -336,6 +338,22 @@ static void deaf_ones_try_again(void **state)
 	assert_int_equal(atomic_load(deaf), 0);
 	come(&w, 1);
 	assert_int_equal(taken, 1);
+	end(&w);
+}
+
+/* It is not counted any more when it closes meanwhile. */
+static void deaf_ones_may_close(void **state)
+{
+	struct world w;
+
+	(void)state;
+	begin(&w, &plain);
+	fake.error = ENOBUFS;
+	come(&w, 1);
+	fake.error = 0;
+	assert_int_equal(atomic_load(&w.stage->relay.listening.deaf), 1);
+	listeners_close(w.worker);
+	assert_int_equal(atomic_load(&w.stage->relay.listening.deaf), 0);
 	end(&w);
 }
 
@@ -575,6 +593,7 @@ UNIT_SUITE(test_listener)
 		cmocka_unit_test(no_more_than_there_are_descriptors),
 		cmocka_unit_test(what_accept_fails_with),
 		cmocka_unit_test(deaf_ones_try_again),
+		cmocka_unit_test(deaf_ones_may_close),
 		cmocka_unit_test(descriptors_of_other_workers),
 		cmocka_unit_test(a_close_ends_the_lack_of_descriptors),
 		cmocka_unit_test(it_retires_when_nobody_is_on_the_way),

@@ -109,6 +109,36 @@ static void moves(void **state)
 	event_base_free(base);
 }
 
+/* The system gives libevent no more memory. */
+static bool lacks_memory;
+
+static void *grow(void *at, size_t bytes)
+{
+	return lacks_memory ? NULL : realloc(at, bytes);
+}
+
+/* It is not taken for armed, so the next time that it is set arms it. */
+static void arms_when_there_is_memory_again(void **state)
+{
+	struct event_base *base;
+	struct item item;
+	uint64_t now_ms = clock_monotonic_ms();
+
+	(void)state;
+	event_set_mem_functions(malloc, grow, free);
+	base = event_base_new();
+	begin(&item, base);
+	lacks_memory = true;
+	deadline_set(&item.deadline, now_ms, now_ms);
+	assert_false(event_pending(&item.deadline.timer, EV_TIMEOUT, NULL));
+	lacks_memory = false;
+	deadline_set(&item.deadline, now_ms, now_ms);
+	run(base);
+	assert_int_equal(item.passed, 1);
+	deadline_end(&item.deadline);
+	event_base_free(base);
+}
+
 static void within_a_call(void **state)
 {
 	struct event_base *base = event_base_new();
@@ -218,6 +248,7 @@ UNIT_SUITE(test_deadline)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(passes_once),
 		cmocka_unit_test(moves),
+		cmocka_unit_test(arms_when_there_is_memory_again),
 		cmocka_unit_test(within_a_call),
 		cmocka_unit_test(a_patient_one_waits_after_a_hold_up),
 		cmocka_unit_test(many),
