@@ -28,6 +28,7 @@
 
 static struct unit_suite *suites; /* sorted by name */
 static unsigned points, failures; /* of all suites */
+static const char *running;       /* in a suite's process, its name */
 
 void unit_register(struct unit_suite *suite)
 {
@@ -42,6 +43,11 @@ void unit_register(struct unit_suite *suite)
 	}
 	suite->next = *at;
 	*at = suite;
+}
+
+bool unit_runs(const char *suite)
+{
+	return running != NULL && strcmp(running, suite) == 0;
 }
 
 /* Results of one suite. */
@@ -116,6 +122,7 @@ static void run_here(const struct unit_suite *suite, const char *filter, const i
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	cmocka_set_test_filter(filter);
+	running = suite->name;
 	exit(suite->run() != 0);
 }
 

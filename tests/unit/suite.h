@@ -11,6 +11,8 @@
 #ifndef TESTS_UNIT_SUITE_H
 #define TESTS_UNIT_SUITE_H
 
+#include <stdbool.h>
+
 struct unit_suite {
 	const char *name; /* that of its file */
 	int (*run)(void); /* returns 0 when all tests passed */
@@ -19,6 +21,10 @@ struct unit_suite {
 
 /* Adds a suite, which must live as long as the program. */
 void unit_register(struct unit_suite *suite);
+
+/* True in the process of that suite. A function that takes another one's place by --wrap, for one
+ * suite, calls the real one in all others. */
+bool unit_runs(const char *suite);
 
 #define UNIT_SUITE(file)                                                                           \
 	static int run_suite(void);                                                                \
