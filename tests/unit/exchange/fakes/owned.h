@@ -1,5 +1,5 @@
-/* A session that one node of a fleet owns, with a store that says what the test has it say. Programs
- * need $(fake_clock_wraps). */
+/* A session that one node of a fleet owns, with a store that says what the test has it say.
+ * Programs need $(fake_clock_wraps). */
 #ifndef TESTS_EXCHANGE_FAKES_OWNED_H
 #define TESTS_EXCHANGE_FAKES_OWNED_H
 
