@@ -13,6 +13,7 @@
 #include "cli/operate.h"
 #include "cli/run.h"
 #include "cli/semaphore.h"
+#include "cli/usage.h"
 #include "conf/errors.h"
 #include "config.h"
 
@@ -58,7 +59,7 @@ static int fail_command(const char *command)
 	if (near.best)
 		fprintf(stderr, ", did you mean \"%s\"?", near.best);
 	fputc('\n', stderr);
-	print_usage(stderr);
+	usage_refer("");
 	return 2;
 }
 
@@ -69,8 +70,8 @@ static int run_command(int argc, char **argv)
 	     lock_title[] = "sluice lock", locks_title[] = "sluice locks";
 
 	if (argc < 2) {
-		fputs("sluice: a command is needed\n", stderr);
 		print_usage(stderr);
+		fputs("\nsluice: a command is needed\n", stderr);
 		return 2;
 	}
 	const char *command = argv[1];

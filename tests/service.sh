@@ -75,5 +75,18 @@ if [ -n "$logrotate" ]; then
 else
 	skip "logrotate takes its file" "no logrotate"
 fi
+
+# The unit's check finds a configuration where it looks: one that commands can ask, and that keeps its counters.
+# One that is there stays as it is.
+ini=$folder/image$(sed -n 's/^ExecStartPre=.* -c //p' "$top_builddir/etc/sluice.service")
+install_it() {
+	make -s -C "$top_builddir" install-data DESTDIR="$folder/image" >"$folder/out" 2>&1
+}
+install_it && "$SLUICE" check --dump -c "$ini" >"$folder/dump" 2>"$folder/out" && grep -q '^\[admin\]' "$folder/dump" &&
+	grep -q '^state = /var/lib/sluice' "$folder/dump"
+result $? "make install puts the unit's ini, with [admin] and state" "$folder/out"
+echo "# an administrator's" >"$ini"
+install_it && [ "$(cat "$ini")" = "# an administrator's" ]
+result $? "and leaves one that is there" "$folder/out"
 echo "1..$count"
 exit $failed

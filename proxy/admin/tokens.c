@@ -48,8 +48,7 @@ static bool read_token(const char *text, unsigned char digest[static DIGEST_BYTE
 	return true;
 }
 
-/* A comment begins the line or follows a blank: a token may have a '#' in it. */
-static void cut_comment(char *line)
+void admin_tokens_cut_comment(char *line)
 {
 	for (char *at = line; (at = strchr(at, '#')); at++) {
 		if (at == line || strchr(" \t", at[-1])) {
@@ -96,7 +95,7 @@ static bool read_file(
 				number, LINE_BYTES - 2);
 			return false;
 		}
-		cut_comment(line);
+		admin_tokens_cut_comment(line);
 		const char *expected = read_line(tokens, line);
 		if (expected) {
 			snprintf(why, why_bytes, "%s:%u: %s", path, number, expected);

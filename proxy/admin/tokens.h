@@ -20,6 +20,10 @@ struct admin_tokens;
 struct admin_tokens *admin_tokens_load(const char *path, char *why, size_t why_bytes);
 void admin_tokens_free(struct admin_tokens *tokens);
 
+/* Ends a line of such a file before its comment, which begins the line or follows a blank: a token
+ * may have a '#' in it. */
+void admin_tokens_cut_comment(char *line);
+
 /* The role of an Authorization field's value (`Bearer TOKEN`); ADMIN_ANYONE when it is missing
  * (NULL) or wrong. Takes the same time for any token of one length. */
 enum admin_role admin_tokens_role(const struct admin_tokens *tokens, const char *authorization);

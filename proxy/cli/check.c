@@ -7,6 +7,7 @@
 
 #include "cli/load.h"
 #include "cli/places.h"
+#include "cli/usage.h"
 #include "conf/conf.h"
 #include "conf/reference.h"
 
@@ -95,11 +96,11 @@ int cli_check_run(int argc, char **argv)
 			fputs(cli_check_help, stdout);
 			return 0;
 		default:
-			fputs(cli_check_help, stderr);
+			usage_refer("check");
 			return 2;
 		}
 	}
-	if (cli_has_rest("check", argc, argv, cli_check_help))
+	if (cli_has_rest("check", argc, argv))
 		return 2;
 	return dump ? cli_check_dump(path) : cli_check(path);
 }

@@ -1,4 +1,5 @@
 #include "cli/load.h"
+#include "cli/usage.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -16,11 +17,12 @@ struct conf *cli_load(const char *path)
 	return conf;
 }
 
-bool cli_has_rest(const char *command, int argc, char **argv, const char *help)
+bool cli_has_rest(const char *command, int argc, char **argv)
 {
 	if (optind >= argc)
 		return false;
-	fprintf(stderr, "sluice %s: unexpected \"%s\"; a file is given as -c FILE\n%s", command,
-		argv[optind], help);
+	fprintf(stderr, "sluice %s: unexpected \"%s\"; a file is given as -c FILE\n", command,
+		argv[optind]);
+	usage_refer(command);
 	return true;
 }

@@ -14,6 +14,6 @@
 struct conf *cli_load(const char *path);
 
 /* Is an argument left behind those that getopt took? Then stderr has the error, with the help. */
-bool cli_has_rest(const char *command, int argc, char **argv, const char *help);
+bool cli_has_rest(const char *command, int argc, char **argv);
 
 #endif

@@ -13,6 +13,7 @@
 #include "cli/lock_guard.h"
 #include "cli/lock_hold.h"
 #include "cli/scan.h"
+#include "cli/usage.h"
 #include "daemon/signals.h"
 
 /* clang-format off */
@@ -380,7 +381,7 @@ static int take_line(struct lock_run *run, int argc, char **argv)
 			run->session = optarg;
 			break;
 		case 'h':
-			printf("usage: %s", cli_lock_usage + strspn(cli_lock_usage, " "));
+			usage_print_command(stdout, cli_lock_usage, "lock");
 			return 0;
 		default:
 			return LOCK_EXIT_USAGE;
@@ -406,6 +407,6 @@ int cli_lock(int argc, char **argv)
 	int status = take_line(&run, argc, argv);
 
 	if (status == LOCK_EXIT_USAGE)
-		fputs(cli_lock_usage, stderr);
+		usage_refer("lock");
 	return status < 0 ? run_lock(&run) : status;
 }

@@ -1,3 +1,4 @@
+#include "cli/usage.h"
 #include "cli/lock_list.h"
 
 #include <getopt.h>
@@ -484,15 +485,15 @@ int cli_locks(int argc, char **argv)
 			json = true;
 			break;
 		case 'h':
-			printf("usage: %s", cli_locks_usage + strspn(cli_locks_usage, " "));
+			usage_print_command(stdout, cli_locks_usage, "locks");
 			return 0;
 		default:
-			fputs(cli_locks_usage, stderr);
+			usage_refer("locks");
 			return LOCK_EXIT_USAGE;
 		}
 	}
 	status = take_words(argv + optind, argc - optind, &name, &is_shown);
 	if (status)
-		fputs(cli_locks_usage, stderr);
+		usage_refer("locks");
 	return status ? status : list(path, name, is_shown, json);
 }

@@ -14,6 +14,7 @@
 #include "cli/operate_sockets.h"
 #include "cli/table.h"
 #include "cli/top.h"
+#include "cli/usage.h"
 #include "conf/errors.h"
 
 #define DEFAULT_FILE "/etc/sluice/sluice.ini"
@@ -22,7 +23,10 @@
 
 /* clang-format off */
 const char cli_operate_usage[] =
-	"       sluice status | limits | upstreams | sessions    print the state of a running sluice\n"
+	"       sluice status                                    print the state of a running sluice\n"
+	"       sluice limits                                    list the limits and their verdicts\n"
+	"       sluice upstreams                                 list the servers of each upstream\n"
+	"       sluice sessions                                  list the sessions\n"
 	"       sluice top [--refused]                           show rates and callers, updated continuously\n"
 	"       sluice callers [--refused] [--count N] [--limit NAME]\n"
 	"                                                        list the busiest or most refused callers\n"
@@ -472,19 +476,20 @@ int cli_operate(int argc, char **argv)
 	optind = 1;
 	while ((given = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
 		if (given == 'h') {
-			printf("usage: %s", cli_operate_usage + strspn(cli_operate_usage, " "));
+			usage_print_command(stdout, cli_operate_usage, command->word);
 			return 0;
 		}
 		if (!belongs(command, given) || !take_option(&call, given)) {
-			fputs(cli_operate_usage, stderr);
+			usage_refer(command->word);
 			return 2;
 		}
 	}
 	call.words = argv + optind;
 	call.word_count = argc - optind;
 	if (call.word_count < command->words_min || call.word_count > command->words_max) {
-		fprintf(stderr, "sluice %s: too %s words\n%s", command->word,
-			call.word_count < command->words_min ? "few" : "many", cli_operate_usage);
+		fprintf(stderr, "sluice %s: too %s words\n", command->word,
+			call.word_count < command->words_min ? "few" : "many");
+		usage_refer(command->word);
 		return 2;
 	}
 	int status = 2;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admin/tokens.h"
 #include "cli/curl.h"
 #include "conf/conf.h"
 
@@ -42,9 +43,9 @@ static char *read_token(const char *path)
 	}
 	while (!token && fgets(line, sizeof(line), file)) {
 		char *rest = NULL, *last = NULL;
-		line[strcspn(line, "#\n")] = '\0';
-		for (char *word = strtok_r(line, " \t\r", &rest); word;
-			word = strtok_r(NULL, " \t\r", &rest))
+		admin_tokens_cut_comment(line);
+		for (char *word = strtok_r(line, " \t\r\n", &rest); word;
+			word = strtok_r(NULL, " \t\r\n", &rest))
 			last = word;
 		if (last && strncmp(last, "sha256:", 7) != 0)
 			token = strdup(last);

@@ -11,6 +11,7 @@
 
 #include "admin/admin.h"
 #include "cli/load.h"
+#include "cli/usage.h"
 #include "conf/conf.h"
 #include "daemon/relay.h"
 
@@ -107,11 +108,11 @@ int cli_run_run(int argc, char **argv)
 			fputs(help, stdout);
 			return 0;
 		default:
-			fputs(help, stderr);
+			usage_refer("run");
 			return 2;
 		}
 	}
-	if (cli_has_rest("run", argc, argv, help))
+	if (cli_has_rest("run", argc, argv))
 		return 2;
 	return cli_run(path);
 }

@@ -1,5 +1,6 @@
 /* The command line of `sluice semaphore`. See semaphore.h. */
 #include "cli/semaphore.h"
+#include "cli/usage.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -214,16 +215,16 @@ int cli_semaphore(int argc, char **argv)
 	optind = 1;
 	while ((given = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
 		if (given == 'h') {
-			printf("usage: %s", cli_semaphore_usage + strspn(cli_semaphore_usage, " "));
+			usage_print_command(stdout, cli_semaphore_usage, "semaphore");
 			return 0;
 		}
 		if (!take_option(&call, &values, given)) {
-			fputs(cli_semaphore_usage, stderr);
+			usage_refer("semaphore");
 			return SEMAPHORE_EXIT_USAGE;
 		}
 	}
 	if (!take_values(&call, &values) || !take_words(&call, argv + optind, argc - optind)) {
-		fputs(cli_semaphore_usage, stderr);
+		usage_refer("semaphore");
 		return SEMAPHORE_EXIT_USAGE;
 	}
 	return semaphore_verb_run(&call);

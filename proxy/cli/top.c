@@ -2,6 +2,7 @@
 #include "cli/top.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,9 +282,32 @@ static int print_json(const struct call *call)
 	return status;
 }
 
+/* What the terminal gets back, also where a signal ends the command. */
+static struct termios usual;
+
+/* The signal's usual effect follows. Only calls that POSIX allows in a handler. */
+static void on_end(int number)
+{
+	tcsetattr(STDIN_FILENO, TCSANOW, &usual);
+	raise(number);
+}
+
+/* Keys are read at once and not shown, until the command ends. */
+static void set_single(void)
+{
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	const struct sigaction action = {.sa_handler = on_end, .sa_flags = (int)SA_RESETHAND};
+	struct termios single = usual;
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		sigaction(ends[i], &action, NULL);
+	single.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+	single.c_cc[VSUSP] = _POSIX_VDISABLE;
+	tcsetattr(STDIN_FILENO, TCSANOW, &single);
+}
+
 int cli_top(struct call *call)
 {
-	struct termios usual, single;
 
 	if (call->json)
 		return print_json(call);
@@ -292,9 +316,7 @@ int cli_top(struct call *call)
 
 	if (!is_screen)
 		return run_once(call);
-	single = usual;
-	single.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-	tcsetattr(STDIN_FILENO, TCSANOW, &single);
+	set_single();
 	int status = run_screen(call);
 	tcsetattr(STDIN_FILENO, TCSANOW, &usual);
 	return status;

@@ -486,7 +486,17 @@ static void collect_all(struct build *build)
 		conf->limits[i].index = i;
 }
 
-static const struct reader_handler build_handler = {begin_section, take_setting, skip_line, NULL};
+/* A client of [admin] reads past what is wrong in other sections. */
+static bool ignores_section(void *user)
+{
+	const struct build *build = user;
+
+	return build->only_admin &&
+	       !(build->current && build->current->section->id == SECTION_ADMIN);
+}
+
+static const struct reader_handler build_handler = {
+	begin_section, take_setting, skip_line, NULL, ignores_section};
 
 void build_read_file(struct build *build, const char *path, struct slice text)
 {

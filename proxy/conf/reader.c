@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ini.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -61,6 +63,26 @@ static struct slice before_comment(struct slice text)
 	return text;
 }
 
+static bool is_ignored(const struct reader *reader)
+{
+	return reader->handler->ignores && reader->handler->ignores(reader->handler->user);
+}
+
+/* An error in the current line. */
+__attribute__((format(printf, 2, 3))) static void fail(
+	const struct reader *reader, const char *format, ...)
+{
+	char text[2048];
+	va_list args;
+
+	if (is_ignored(reader))
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	conf_errors_add(reader->errors, reader->name, reader->line, "%s", text);
+}
+
 /* `[kind name]`, with nothing after it but a comment. Which it is, is clear without the end. */
 static void read_section(struct reader *reader, struct slice line)
 {
@@ -74,22 +96,21 @@ static void read_section(struct reader *reader, struct slice line)
 	} else {
 		line = before_comment(line);
 		inside = slice_trim((struct slice){line.at + 1, line.len - 1});
-		conf_errors_add(reader->errors, reader->name, reader->line,
-			"\"%.*s\" has no \"]\"; expected [section] or [section name]",
-			SLICE_ARGS(line));
-	}
-	if (after.len > 0 && after.at[0] != ';' && after.at[0] != '#')
-		conf_errors_add(reader->errors, reader->name, reader->line,
-			"\"%.*s\" after \"]\"; expected the end of the line", SLICE_ARGS(after));
-	if (!close && inside.len == 0) {
-		reader->handler->unreadable(reader->handler->user, reader->line, true);
-		return;
 	}
 	kind = inside;
 	for (kind.len = 0; kind.len < inside.len && !is_blank(inside.at[kind.len]);)
 		kind.len++;
 	name = slice_trim((struct slice){inside.at + kind.len, inside.len - kind.len});
-	reader->handler->section(reader->handler->user, reader->line, kind, name);
+	if (!close && inside.len == 0)
+		reader->handler->unreadable(reader->handler->user, reader->line, true);
+	else
+		reader->handler->section(reader->handler->user, reader->line, kind, name);
+	if (!close)
+		fail(reader, "\"%.*s\" has no \"]\"; expected [section] or [section name]",
+			SLICE_ARGS(line));
+	if (after.len > 0 && after.at[0] != ';' && after.at[0] != '#')
+		fail(reader, "\"%.*s\" after \"]\"; expected the end of the line",
+			SLICE_ARGS(after));
 }
 
 /* The first byte that no line may hold, or NULL. */
@@ -106,9 +127,10 @@ static const char *find_control(struct slice line)
 
 static void control_found(struct reader *reader, struct slice line, const char *control)
 {
+	if (is_ignored(reader))
+		return;
 	if (++reader->control_lines <= CONTROL_LINES_AT_MOST) {
-		conf_errors_add(reader->errors, reader->name, reader->line,
-			"byte 0x%02x in column %zu; expected text", (unsigned char)*control,
+		fail(reader, "byte 0x%02x in column %zu; expected text", (unsigned char)*control,
 			(size_t)(control - line.at) + 1);
 		return;
 	}
@@ -138,7 +160,7 @@ static bool check_line(struct reader *reader, struct slice line)
 		return false;
 	}
 	if (line.len >= LINE_BYTES) {
-		conf_errors_add(reader->errors, reader->name, reader->line,
+		fail(reader,
 			"the line has %zu bytes; expected at most %d (lists may be split over "
 			"several lines of the same key)",
 			line.len, LINE_BYTES - 1);
@@ -153,8 +175,7 @@ static bool check_line(struct reader *reader, struct slice line)
 		while (word.len < line.len && !is_blank(line.at[word.len]))
 			word.len++;
 		pointer = foreign_word(word);
-		conf_errors_add(reader->errors, reader->name, reader->line,
-			"invalid setting \"%.*s\"; expected key = value%s%s", SLICE_ARGS(line),
+		fail(reader, "invalid setting \"%.*s\"; expected key = value%s%s", SLICE_ARGS(line),
 			pointer ? "; " : "", pointer ? pointer : "");
 		return false;
 	}
@@ -179,7 +200,7 @@ static size_t put_aside(struct reader *reader, struct slice line, char *out)
 	struct slice value = {sign + 1, line.len - (size_t)(sign + 1 - line.at)};
 
 	if (key.len + 2 > INIH_LINE_BYTES) {
-		conf_errors_add(reader->errors, reader->name, reader->line,
+		fail(reader,
 			"unknown key of %zu bytes; expected one that `sluice check --keys` lists",
 			key.len);
 		reader->handler->unreadable(reader->handler->user, reader->line, false);

@@ -24,6 +24,8 @@ struct reader_handler {
 	/* A line with an error that hides its meaning: a section, or a setting. */
 	void (*unreadable)(void *user, unsigned line, bool section);
 	void *user;
+	/* Do errors in the current section not matter? NULL: they matter in all sections. */
+	bool (*ignores)(void *user);
 };
 
 /* Reads `text`; lines that are neither section, setting, comment nor empty go to `errors`. A line's

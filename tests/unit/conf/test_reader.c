@@ -38,7 +38,8 @@ static void see_unreadable(void *user, unsigned line, bool section)
 static void reads_n(const char *text, size_t len, const char *expected)
 {
 	struct seen seen = {.used = 0};
-	const struct reader_handler handler = {see_section, see_setting, see_unreadable, &seen};
+	const struct reader_handler handler = {
+		see_section, see_setting, see_unreadable, &seen, NULL};
 	struct conf_errors errors = {0};
 	unsigned last = 0;
 
