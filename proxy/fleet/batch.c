@@ -7,13 +7,20 @@
 #include <string.h>
 
 const struct batch_function batch_judge = {
-	"sluice_judge_9", ":2", ":2", {"", "g", "c", "n"}, true, true};
+	"sluice_judge_10", ":2", ":2", {"", "g", "c", "n"}, true, true};
 const struct batch_function batch_lease = {
 	"sluice_lease_3", ":lease", "", {"", "", "", ""}, false, false};
 
 enum { CALLER_BYTES = 48 }; /* of a key, with its NUL */
 
-enum { RULE_SHADOW = 1, RULE_WAITS = 2, RULE_COUNTS = 4, RULE_BANS = 8, RULE_KIND = 16 };
+enum {
+	RULE_SHADOW = 1,
+	RULE_WAITS = 2,
+	RULE_COUNTS = 4,
+	RULE_BANS = 8,
+	RULE_KIND = 16,
+	RULE_WAITS_YOUNG = 64
+};
 
 enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4, HOLD = 5, FORGET = 6, RUN = 7 };
 
@@ -372,7 +379,8 @@ static unsigned rule_words(const struct rule *rule, uint64_t *words)
 
 	words[count++] = (rule->shadow ? RULE_SHADOW : 0u) + (rule->waits ? RULE_WAITS : 0u) +
 			 (rule->counts_refused ? RULE_COUNTS : 0u) +
-			 (rule->ban_count > 0 ? RULE_BANS : 0u) + RULE_KIND * (unsigned)rule->kind;
+			 (rule->ban_count > 0 ? RULE_BANS : 0u) + RULE_KIND * (unsigned)rule->kind +
+			 (rule->waits_young ? RULE_WAITS_YOUNG : 0u);
 	words[count++] = rule->quota;
 	switch (rule->kind) {
 	case RULE_GCRA:
@@ -413,9 +421,8 @@ static size_t write_rules(const struct batch *batch, uint8_t *out)
 	uint32_t count = batch->function->has_kinds ? 3 : 1;
 
 	if (batch->function->has_kinds) {
-		bool holds = has_holders(batch);
-		len += integers_put(rules, holds ? batch->holder : 0);
-		len += integers_put(rules + len, holds ? batch->lease_us : 0);
+		len += integers_put(rules, has_holders(batch) ? batch->holder : 0);
+		len += integers_put(rules + len, batch->lease_us);
 	}
 	len += integers_put(rules + len, batch->rule_count);
 	for (uint32_t i = 0; i < batch->rule_count; i++) {

@@ -42,8 +42,9 @@ static void open_shared(struct account *account, struct account_charge *charge,
 	const struct way *way = charge->way;
 
 	/* Until the store has said which epoch it has, local waits too: nothing is known of it. */
-	charge->rule.waits = charge->down == CONF_STORE_DOWN_REFUSE ||
-			     charge->down == CONF_STORE_DOWN_STRICT ||
+	charge->rule.waits_young =
+		charge->down == CONF_STORE_DOWN_REFUSE || charge->down == CONF_STORE_DOWN_STRICT;
+	charge->rule.waits = charge->rule.waits_young ||
 			     (charge->down == CONF_STORE_DOWN_LOCAL &&
 				     !fleet_knows_epoch(account->worker, charge->caller));
 	charge->quota = limit->amount;
@@ -159,6 +160,7 @@ static void take_limit(struct fleet_worker *fleet, struct account_charge *charge
 		return;
 	struct rule rule = facts->rule;
 	rule.waits = charge->rule.waits;
+	rule.waits_young = charge->rule.waits_young;
 	if (rule.kind == RULE_CALENDAR)
 		rule.edges = period_edges(&fleet->periods, facts->limit, fleet_store_us(fleet));
 	if (rule_is_same(&rule, &charge->rule) || (rule.kind == RULE_CALENDAR && !rule.edges))

@@ -42,10 +42,11 @@ static void learn(struct fleet_worker *fleet, unsigned part, const struct answer
 	uint64_t now_ms = worker_now_ms(fleet->worker);
 
 	members_learn_epoch(fleet_members(fleet->authority), fleet->store_id, part, answer->epoch);
-	bool has_forgotten = ladder_learn(
-		fleet_ladder(fleet->authority), part, answer->epoch, answer->now_us, now_ms);
+	const struct ladder_memory memory = {
+		answer->epoch, answer->now_us, conf_of(fleet)->membership_lease_ms};
+	bool has_changed = ladder_learn(fleet_ladder(fleet->authority), part, &memory, now_ms);
 	fleet->parts[part].knows_epoch = true;
-	if (has_forgotten)
+	if (has_changed)
 		deadline_set(&fleet->look, now_ms, now_ms);
 }
 
@@ -205,17 +206,31 @@ static void on_pay_more(struct deadline *deadline)
 		pay_later(fleet);
 }
 
-/* A store that is flushed says so to nodes that ask it for verdicts. Those that only publish what
- * they admitted ask for nothing, so that they learn of it now: with each renewal. */
+/* Of a cluster a fifth of the parts that this node has known, so that it asks all of them within
+ * two leases, as long as a part is young (judge.lua). */
+static void ask_parts_for_epoch(struct fleet_worker *fleet)
+{
+	struct members *members = fleet_members(fleet->authority);
+
+	for (unsigned i = 0; i < 1 + SLOT_PARTS / 5; i++) {
+		fleet->memory_part = fleet->memory_part % SLOT_PARTS + 1;
+		if (members_epoch(members, fleet->store_id, fleet->memory_part) != 0)
+			batches_send_part(fleet, FLEET_JUDGE, fleet->memory_part);
+	}
+}
+
+/* A store that was emptied learns of that from the nodes that remember, and these from its answer.
+ * One that has nothing to ask says so with each renewal: before others trust the store. */
 static void ask_for_epoch(struct fleet_worker *fleet)
 {
 	const struct conf *conf = fleet->worker->use->site->conf;
-	bool publishes = false;
+	bool has_limits = false;
 
 	for (size_t i = 0; i < conf->limit_count; i++)
-		publishes |=
-			conf->limits[i].of_fleet && conf->limits[i].fleet_way == CONF_FLEET_RELAXED;
-	if (publishes)
+		has_limits |= ladder_has(&conf->limits[i]);
+	if (has_limits && fleet->store.cluster)
+		ask_parts_for_epoch(fleet);
+	else if (has_limits)
 		batches_send_part(fleet, FLEET_JUDGE, 0);
 }
 

@@ -1,4 +1,4 @@
-#!lua name=sluice_9
+#!lua name=sluice_10
 -- What the store does for sluice's fleet: it judges requests by limits over all nodes, as one
 -- operation, by its own clock. The number in its names is of this text, as nodes refuse a store that
 -- has another text by the same name: who changes it gives it another number, so that nodes of two
@@ -7,13 +7,13 @@
 -- together. Who changes that must find a way for those before.
 -- This file comes first, then those that Makefile.inc names.
 --
--- FCALL sluice_judge_9 N epoch-key caller-key... request known-epoch
+-- FCALL sluice_judge_10 N epoch-key caller-key... request known-epoch
 --
--- The keys all differ. The request is one MessagePack array of integers: the holder that asks and its
--- lease (holders.lua; 0 where no rule needs them); how many rules there are; the rules; then
--- operations. A rule is the sum of
+-- The keys all differ. The request is one MessagePack array of integers: the holder that asks
+-- (holders.lua; 0 where no rule needs it); how long nodes of the fleet may be silent, which is a
+-- holder's lease, too; how many rules there are; the rules; then operations. A rule is the sum of
 --   1 a shadow limit, 2 it waits after a loss, 4 what it refuses counts, too, 8 it bans,
---   and 16 times its kind,
+--   16 times its kind, and 64 it waits while the store is young,
 -- its quota, and by its kind (all times in microseconds)
 --   0 ring.lua: window, quantum                    1 gcra.lua: window, burst
 --   2 calendar.lua: four times                     3 holders.lua: nothing more;
@@ -41,7 +41,9 @@
 --
 -- An epoch is the time since when this store remembers: one that lost its memory has another. Who
 -- calls and knows an epoch (0: none) that is not this store's remembers what the store has
--- forgotten: limits that wait then count as full until their window has passed since.
+-- forgotten: limits that wait then count as full until their window has passed since. An epoch that
+-- began with a caller who knew none is young for two leases: nodes that remember what the store has
+-- forgotten may not have called yet. Limits that wait for that count as full meanwhile.
 -- None of them is there while this is loaded.
 local call, to_bytes, from_bytes, floor, ceil, sub, format, concat, next, pairs, tonumber, unpack
 

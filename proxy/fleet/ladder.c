@@ -15,8 +15,9 @@
 #include "worker/worker_clock.h"
 
 enum {
-	NAMED_MOST = 8, /* limits of a rung that a line names */
-	SAME_MS = 1000, /* answers differ so much about one time */
+	NAMED_MOST = 8,   /* limits of a rung that a line names */
+	SAME_MS = 1000,   /* answers differ so much about one time */
+	YOUNG_LEASES = 2, /* as judge.lua has it */
 };
 
 bool ladder_init(struct ladder *ladder)
@@ -24,6 +25,7 @@ bool ladder_init(struct ladder *ladder)
 	for (unsigned part = 0; part <= SLOT_PARTS; part++) {
 		atomic_init(&ladder->parts[part].back_ms, 0);
 		atomic_init(&ladder->parts[part].forgot_ms, 0);
+		atomic_init(&ladder->parts[part].young_ms, 0);
 	}
 	atomic_init(&ladder->nodes, 0);
 	pthread_mutex_init(&ladder->lock, NULL);
@@ -39,17 +41,22 @@ void ladder_end(struct ladder *ladder)
 }
 
 bool ladder_learn(
-	struct ladder *ladder, unsigned part, uint64_t epoch, uint64_t store_us, uint64_t now_ms)
+	struct ladder *ladder, unsigned part, const struct ladder_memory *memory, uint64_t now_ms)
 {
-	_Atomic uint64_t *at = &ladder->parts[part].forgot_ms;
-	uint64_t before_ms = atomic_load_explicit(at, memory_order_relaxed);
+	struct ladder_part *at = &ladder->parts[part];
+	uint64_t before_ms = atomic_load_explicit(&at->forgot_ms, memory_order_relaxed);
+	uint64_t young_before_ms = atomic_load_explicit(&at->young_ms, memory_order_relaxed);
+	uint64_t store_us = memory->store_us, epoch = memory->epoch;
 	uint64_t age_ms = store_us > epoch ? (store_us - epoch) / 1000 : 0;
-	uint64_t forgot_ms = 0;
+	uint64_t forgot_ms = 0, young_ms = 0;
 
 	if (epoch % 2 == 1)
 		forgot_ms = now_ms > age_ms ? now_ms - age_ms : 1;
-	atomic_store_explicit(at, forgot_ms, memory_order_relaxed);
-	return forgot_ms > before_ms + SAME_MS;
+	else if (age_ms < YOUNG_LEASES * memory->lease_ms)
+		young_ms = now_ms + YOUNG_LEASES * memory->lease_ms - age_ms;
+	atomic_store_explicit(&at->forgot_ms, forgot_ms, memory_order_relaxed);
+	atomic_store_explicit(&at->young_ms, young_ms, memory_order_relaxed);
+	return forgot_ms > before_ms + SAME_MS || young_ms > young_before_ms + SAME_MS;
 }
 
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms)
@@ -95,9 +102,9 @@ static unsigned nodes_of(const struct ladder *ladder, const struct conf *conf)
 				     : atomic_load_explicit(&ladder->nodes, memory_order_relaxed);
 }
 
-/* When a part of the store came back, and forgot; 0: never. */
+/* When a part of the store came back, and forgot, and until when it is young; 0: never. */
 struct part_times {
-	uint64_t back_ms, forgot_ms;
+	uint64_t back_ms, forgot_ms, young_ms;
 };
 
 static struct part_times times_of_part(const struct ladder *ladder, unsigned part)
@@ -107,6 +114,7 @@ static struct part_times times_of_part(const struct ladder *ladder, unsigned par
 	return (struct part_times){
 		.back_ms = atomic_load_explicit(&at->back_ms, memory_order_relaxed),
 		.forgot_ms = atomic_load_explicit(&at->forgot_ms, memory_order_relaxed),
+		.young_ms = atomic_load_explicit(&at->young_ms, memory_order_relaxed),
 	};
 }
 
@@ -121,6 +129,8 @@ static struct part_times latest_times(const struct ladder *ladder, const struct 
 			latest.back_ms = times.back_ms;
 		if (times.forgot_ms > latest.forgot_ms)
 			latest.forgot_ms = times.forgot_ms;
+		if (times.young_ms > latest.young_ms)
+			latest.young_ms = times.young_ms;
 	}
 	return latest;
 }
@@ -132,6 +142,7 @@ static struct rung_facts facts_of(struct part_times times, unsigned nodes, uint6
 		.back_ms = times.back_ms,
 		.has_forgotten = times.forgot_ms != 0,
 		.forgot_ms = times.forgot_ms,
+		.young_ms = times.young_ms,
 		.has_share = nodes > 0,
 	};
 }

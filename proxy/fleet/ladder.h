@@ -35,6 +35,7 @@ struct node;
 struct ladder_part {
 	_Atomic uint64_t back_ms;   /* the last return of any worker's connection; 0: none */
 	_Atomic uint64_t forgot_ms; /* as rung_facts has it; 0: it has not */
+	_Atomic uint64_t young_ms;  /* as rung_facts has it */
 };
 
 struct ladder {
@@ -51,10 +52,13 @@ bool ladder_init(struct ladder *ladder);
 void ladder_end(struct ladder *ladder);
 
 /* What a part of the store said of its memory: of an epoch that is odd (judge.lua), that it has
- * lost it. Times of the store; `now_ms` is the loop's. Any thread. True: rungs have changed by
- * that. */
+ * lost it; of another that began less than two leases ago, that it may have. Times of the store. */
+struct ladder_memory {
+	uint64_t epoch, store_us, lease_ms;
+};
+/* `now_ms` is the loop's. Any thread. True: rungs have changed by that. */
 bool ladder_learn(
-	struct ladder *ladder, unsigned part, uint64_t epoch, uint64_t store_us, uint64_t now_ms);
+	struct ladder *ladder, unsigned part, const struct ladder_memory *memory, uint64_t now_ms);
 /* A worker has found a part of the store again. */
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms);
 

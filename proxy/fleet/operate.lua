@@ -287,17 +287,17 @@ local function operate(request, at)
 	end
 end
 
--- What the store remembers, and what a caller knows that it has forgotten: `lost` is then set. Of an
--- epoch that admissions before it may be missing, the number is odd. Most callers know the epoch, as
--- those before them did.
+-- What the store remembers, and what a caller knows that it has forgotten, or may yet turn out to
+-- have forgotten: `lost` is then set. Of an epoch that admissions before it are missing, the number is
+-- odd. Most callers know the epoch, as those before them did.
 local remembered
+local YOUNG = 2 -- leases
 
 local function remember(key, known)
 	if known == kept[1] and known == remembered then
 		return
 	end
-	remembered = known == kept[1] and known
-	local stored = tonumber(kept[1])
+	local text, stored = known, tonumber(kept[1])
 	known, epoch = tonumber(known), stored
 	if not stored then
 		epoch = known == 0 and now + now % 2 or now - now % 2 + 1
@@ -309,7 +309,9 @@ local function remember(key, known)
 	if epoch ~= stored then
 		call('SET', key, format('%.0f', epoch))
 	end
-	lost = epoch % 2 == 1
+	local is_young = epoch % 2 == 0 and now < epoch + YOUNG * lease
+	lost = epoch % 2 == 1 or is_young
+	remembered = text == kept[1] and not is_young and text
 end
 
 -- How long a limit that waits is full, or false.
@@ -317,11 +319,14 @@ local function wait_of(rule)
 	local after = window[rule]
 	if form[rule] == calendar then
 		calendar_look_up(0, rule)
-		return epoch >= begins and ends - now
+		after = epoch >= begins and ends - epoch or 0
 	elseif form[rule] == gcra then
 		after = ceil(burst[rule] * after / quota[rule])
 	elseif form[rule] == holders then
 		after = lease
+	end
+	if epoch % 2 == 0 and after > YOUNG * lease then
+		after = YOUNG * lease
 	end
 	return epoch + after > now and epoch + after - now
 end
@@ -343,13 +348,13 @@ end
 
 local function read_rules(request)
 	local at = 4
-	holder, lease = request[1], request[2]
 	for i = 1, request[3] do
 		local flags = request[at]
-		quota[i], form[i], burst[i] = request[at + 1], forms[floor(flags / 16)], false
+		quota[i], form[i], burst[i] = request[at + 1], forms[floor(flags / 16) % 4], false
 		at = read_kind(request, at + 2, i)
 		shadow[i], counts[i], bans[i] = flags % 2 == 1, flags % 8 >= 4, false
-		full[i] = lost and flags % 4 >= 2 and wait_of(i)
+		full[i] = lost and (epoch % 2 == 1 and flags % 4 >= 2 or epoch % 2 == 0 and flags >= 64)
+			and wait_of(i)
 		if flags % 16 >= 8 then
 			bans[i] = request[at]
 			at = at + 1
@@ -373,18 +378,15 @@ local function keep_request(text, request, at)
 	end
 end
 
--- The request of this text, with its rules in force.
-local function read_request(text)
-	local request = read_before[text]
-	if not request then
-		request = cmsgpack.unpack(text)
+-- Makes the rules of the request of this text those in force.
+local function use_rules(request, text)
+	if not request.operations then
 		request.operations = read_rules(request)
 		keep_request(text, request, request.operations)
 	elseif lost or text ~= rules_text then
 		read_rules(request)
 	end
 	rules_text = not lost and text
-	return request
 end
 
 local function save(keys)
@@ -432,13 +434,15 @@ local function judge(keys, args)
 	is_under_way = true
 	read_clock()
 	kept = call('MGET', unpack(keys))
+	local request = read_before[args[1]] or cmsgpack.unpack(args[1])
+	holder, lease = request[1], request[2]
 	remember(keys[1], args[2])
 	pieces[1], piece_count = to_bytes('<dd', now, epoch), 1
-	local request = read_request(args[1])
+	use_rules(request, args[1])
 	operate(request, request.operations)
 	save(keys)
 	is_under_way = false
 	return concat(pieces, '', 1, piece_count)
 end
 
-redis.register_function('sluice_judge_9', judge)
+redis.register_function('sluice_judge_10', judge)

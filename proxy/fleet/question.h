@@ -183,6 +183,7 @@ struct fleet_worker {
 	struct relaxing relaxing;
 	struct strict_list strict; /* of the first worker */
 	struct owning owning;      /* of sessions */
+	unsigned memory_part;      /* of a cluster, last asked for its epoch alone */
 	struct deadline silence;   /* of the store, while something is in flight */
 	struct locks locks;
 };

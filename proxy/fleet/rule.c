@@ -78,9 +78,10 @@ bool rule_is_same(const struct rule *a, const struct rule *b)
 {
 	return a->quota == b->quota && a->window_us == b->window_us &&
 	       a->quantum_us == b->quantum_us && a->kind == b->kind && a->shadow == b->shadow &&
-	       a->waits == b->waits && a->burst == b->burst && a->edges == b->edges &&
-	       a->counts_refused == b->counts_refused && a->ban_count == b->ban_count &&
-	       a->ban_per_us == b->ban_per_us && a->ban_for_us == b->ban_for_us;
+	       a->waits == b->waits && a->waits_young == b->waits_young && a->burst == b->burst &&
+	       a->edges == b->edges && a->counts_refused == b->counts_refused &&
+	       a->ban_count == b->ban_count && a->ban_per_us == b->ban_per_us &&
+	       a->ban_for_us == b->ban_for_us;
 }
 
 struct rule rule_of_ban(const struct rule *rule)

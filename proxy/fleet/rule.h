@@ -19,6 +19,7 @@ struct rule {
 	enum rule_kind kind;
 	bool shadow, counts_refused;
 	bool waits;         /* full for a window when the store has forgotten (judge.lua) */
+	bool waits_young;   /* full while the store is young (judge.lua) */
 	uint32_t ban_count; /* 0: no bans */
 	uint64_t ban_per_us, ban_for_us; /* of bans */
 	uint64_t quota;

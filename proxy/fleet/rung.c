@@ -23,6 +23,8 @@ static bool is_returning(const struct rung_facts *facts, uint64_t window_ms)
 
 bool rung_lacks_memory(const struct rung_facts *facts, uint64_t window_ms)
 {
+	if (facts->now_ms < facts->young_ms)
+		return true;
 	return facts->has_forgotten &&
 	       facts->now_ms < facts->forgot_ms + window_ms + facts->tail_ms;
 }

@@ -62,6 +62,7 @@ struct rung_facts {
 	uint64_t back_ms;   /* since when this node has it back after a loss; 0: it lost it never */
 	bool has_forgotten; /* it lost its memory while some node knew it, */
 	uint64_t forgot_ms; /* which began again then */
+	uint64_t young_ms;  /* until then its memory is young (judge.lua); 0: it is not */
 	bool has_share;     /* it is known how many nodes divide the limit */
 	enum strict_state strict;
 	uint64_t tail_ms;  /* of strict: strict_tail_ms */
@@ -72,7 +73,7 @@ struct rung_facts {
 /* The rung of a limit with this window. */
 enum rung rung_of(enum conf_store_down down, const struct rung_facts *facts, uint64_t window_ms);
 
-/* Of strict: does the store not know yet what was admitted in the last window, and the tail? */
+/* Of strict: may the store not know yet what was admitted in the last window, and the tail? */
 bool rung_lacks_memory(const struct rung_facts *facts, uint64_t window_ms);
 
 /* The part of a quota that is this node's; 0: none. */

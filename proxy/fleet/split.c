@@ -195,7 +195,7 @@ static void put_request(struct splitting *splitting, FILE *out, bool leaves)
 
 static bool compose(struct splitting *splitting, bool leaves)
 {
-	char *request = NULL, key[160];
+	char *request = NULL, key[160], since_key[sizeof(key) + 8];
 	size_t request_len = 0, command_len = 0;
 	FILE *out = open_memstream(&request, &request_len);
 
@@ -204,15 +204,17 @@ static bool compose(struct splitting *splitting, bool leaves)
 		fclose(out);
 	}
 	snprintf(key, sizeof(key), "%s{split}", splitting->prefix);
+	snprintf(since_key, sizeof(since_key), "%s:since", key);
 	free(splitting->command);
 	splitting->command = NULL;
 	out = request ? open_memstream(&splitting->command, &command_len) : NULL;
 	if (out) {
-		fprintf(out, "*%zu\r\n", 6 + splitting->count);
+		fprintf(out, "*%zu\r\n", 7 + splitting->count);
 		put_text(out, "FCALL");
-		put_text(out, "sluice_split_1");
-		put_text(out, "1");
+		put_text(out, "sluice_split_2");
+		put_text(out, "2");
 		put_text(out, key);
+		put_text(out, since_key);
 		put_text(out, splitting->name);
 		fprintf(out, "$%zu\r\n", request_len);
 		fwrite(request, 1, request_len, out);

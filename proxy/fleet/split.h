@@ -24,7 +24,8 @@
  * tests/model/split.pml searches this exhaustively. It holds as long as the store keeps its memory
  * and its clock does not step forward. A store that is found to have lost its memory gives nobody
  * more than it holds until all that it has forgotten is over; it is found when a node says since
- * when the store should remember.
+ * when the store should remember. One that is empty may have lost it as well: for two leases after
+ * the first call nobody gets more than it holds, in which all nodes that remember have called.
  *
  * What follows: a joiner has nothing until the others have said that they use less and W has
  * passed, or until the lease of those who do not say so and W have passed. A node that stood still,

@@ -1,9 +1,9 @@
-#!lua name=sluice_split_1
+#!lua name=sluice_split_2
 -- What the store does for limits that are divided among the nodes (fleet = split): it says how much
 -- of each a node may use, by its own clock. The number in the names is of what is called and what
 -- is kept, as in judge.lua.
 --
--- FCALL sluice_split_1 1 shares-key node request limit...
+-- FCALL sluice_split_2 2 shares-key since-key node request limit...
 --
 -- The request is one MessagePack array of integers: the node's process (a random number), the number
 -- of this call (they only grow), how long a share is held and how much longer it counts (both in
@@ -22,11 +22,17 @@
 -- others leave. With more nodes than units none has a share, and the store judges (judge.lua), when
 -- nothing of any share counts any more; and the other way round.
 --
+-- The since-key has the time since when this store remembers, and does not expire. Two leases from
+-- then on the store is young: nodes that remember what it has forgotten may not have called yet, and
+-- nobody gets more than it has. A store that sluice_split_1 wrote to lacks the key, and remembers since
+-- the oldest of these limits.
+--
 -- A limit is kept as { since, lost, nodes }; a node as { name, process, call, units, ends, judged,
 -- judged-until, tails }, and tails are units, until, units, until ... of which the units fall and the
 -- times grow.
 local NAME, PROCESS, CALL, UNITS, ENDS, JUDGED, JUDGED_UNTIL, TAILS = 1, 2, 3, 4, 5, 6, 7, 8
-local now, window, grace
+local YOUNG = 2 -- leases
+local now, window, grace, since
 
 local function add_tail(node, units, till)
 	local tails = node[TAILS]
@@ -139,11 +145,18 @@ local function remember(limit, known, lease)
 	end
 end
 
-local function share(limit, own, quota, held)
+-- Until when nobody gets more than it has. What a forgotten share admitted counts no longer than the
+-- share may last, and a window; so a young store needs no longer, either.
+local function closed_until(limit, lease)
+	local young = since + math.min(YOUNG * lease, lease + window + grace)
+	return math.max(limit[2], young)
+end
+
+local function share(limit, own, quota, held, lease)
 	local part, nodes, others, judged, next = survey(limit, own, quota)
-	local given, judges = 0, 0
-	if limit[2] > now then
-		given, next = math.min(part, held), limit[2]
+	local given, judges, closed = 0, 0, closed_until(limit, lease)
+	if closed > now then
+		given, next = math.min(part, held), closed
 	elseif nodes > quota then
 		given = 0
 		if own[JUDGED] == 1 or others + counts(own) == 0 then
@@ -181,7 +194,19 @@ local function judge_limit(text, name, request, at)
 	if not hear(own, call, lease, units, judged) or lease == 0 then
 		return limit, 0, 0, 0, 0
 	end
-	return limit, share(limit, own, quota, units)
+	return limit, share(limit, own, quota, units, lease)
+end
+
+local function read_since(key, limits)
+	since = tonumber(redis.call('MGET', key)[1] or '')
+	if since then
+		return
+	end
+	since = now
+	for _, text in ipairs(limits) do
+		since = text and math.min(since, cmsgpack.unpack(text)[1]) or since
+	end
+	redis.call('SET', key, string.format('%.0f', since))
 end
 
 local function keep_key(key, seconds)
@@ -203,6 +228,7 @@ local function run(keys, args)
 		return cmsgpack.pack(answer)
 	end
 	local kept, changes, seconds = redis.call('HMGET', keys[1], unpack(names)), {}, 0
+	read_since(keys[2], kept)
 	for i, name in ipairs(names) do
 		local limit, given, judges, nodes, more =
 			judge_limit(kept[i], args[1], request, 5 * i)
@@ -217,4 +243,4 @@ local function run(keys, args)
 	return cmsgpack.pack(answer)
 end
 
-redis.register_function('sluice_split_1', run)
+redis.register_function('sluice_split_2', run)

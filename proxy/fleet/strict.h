@@ -39,11 +39,13 @@
  *  7. A store that has lost its memory has lost the list, too, and so those who are lost. If a node
  *     comes that knew the list before, then for lost_share no new shares are given, and the store
  *     admits the sum of the live nodes' shares only: all others, known or not, hold at most the
- * rest. When all have come back, that is L. All wait for W and the tail after it began again, as
- * well.
+ *     rest. When all have come back, that is L. All wait for W and the tail after it began again,
+ * as well. Any new list may be such a one: it is young for two leases, in which the same holds, so
+ *     that nodes which remember the one before have called.
  *
- * It holds as long as a store that keeps its memory keeps all of it, some node that comes back knew
- * it otherwise, its clock does not step forward, and all nodes have the same [fleet].
+ * It holds as long as a store that keeps its memory keeps all of it, some node that remembers calls
+ * within two leases of the first call otherwise, its clock does not step forward, and all nodes
+ * have the same [fleet].
  */
 #ifndef FLEET_STRICT_H
 #define FLEET_STRICT_H

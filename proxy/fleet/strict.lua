@@ -1,9 +1,9 @@
-#!lua name=sluice_strict_1
+#!lua name=sluice_strict_2
 -- The nodes that share limits with store_down = strict, and what of them may be in use where the
 -- store is not heard: strict.h has the rule, by its points. The number is of what is called and what is
 -- kept, as in judge.lua.
 --
--- FCALL sluice_strict_1 1 list-key process request
+-- FCALL sluice_strict_2 1 list-key process request
 --
 -- The request is a MessagePack array of integers (times in us): the call's number, the lease (0: the
 -- node leaves), lost_share, at least how many nodes there are, the divisor that the node holds (0:
@@ -38,7 +38,8 @@ local function sum(nodes)
 	return live, lost, count, lives
 end
 
--- Point 1: the share that all others leave free. Until list.young some nodes may still return.
+-- Point 1: the share that all others leave free. Until list.young some nodes may still return, which
+-- remember another list (point 7).
 local function give(list, own, wanted, held)
 	own[DIVISOR] = 0
 	local live, lost, count = sum(list.nodes)
@@ -83,7 +84,7 @@ local function run(keys, args)
 	drop_old(list.nodes)
 	local given = hear(list, args[1], request)
 	local live, lost, count, lives = sum(list.nodes)
-	if now < list.forgot then
+	if now < list.forgot or now < list.young then
 		lost = 1 - live
 	end
 	local seconds = math.ceil(2 * request[3] / 1000000) + 60
@@ -92,4 +93,4 @@ local function run(keys, args)
 	return cmsgpack.pack({ now, list.since, given, parts, count, lives })
 end
 
-redis.register_function('sluice_strict_1', run)
+redis.register_function('sluice_strict_2', run)

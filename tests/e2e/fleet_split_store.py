@@ -13,9 +13,15 @@ class Store:
         self.redis = Redis(t).connect()
         self.redis.ask("FUNCTION", "LOAD", function_with_clock("split", (r"redis.call\('EXPIRE'[^\n]*", "", 1)))
         self.now = 1_800_000_000_000_000
+        self.begin()
+
+    def begin(self):
+        """Of limits that no node has used yet, of a fleet that has used the store for long."""
+        self.redis.ask("DEL", "f{split}")
+        self.redis.ask("SET", "f{split}:since", self.now - 3600_000_000)
 
     def forget(self):
-        self.redis.ask("DEL", "f{split}")
+        self.redis.ask("DEL", "f{split}", "f{split}:since")
 
     def call(self, words):
         """(name, process, number, lease, limits of (name, quota, window, units, judged, since)): what it gives of
@@ -23,7 +29,7 @@ class Store:
         name, process, number, lease, limits = words
         request = [process, number, lease, GRACE] + [n for limit in limits for n in limit[1:]]
         self.redis.ask("SET", "clock", self.now)
-        answer = unpack(self.redis.ask("FCALL", "sluice_split_1", 1, "f{split}", name, pack(request),
+        answer = unpack(self.redis.ask("FCALL", "sluice_split_2", 2, "f{split}", "f{split}:since", name, pack(request),
                                        *(limit[0] for limit in limits)))
         equal(answer[0], self.now, "the time")
         return [tuple(answer[at:at + 5]) for at in range(1, len(answer), 5)]
@@ -119,17 +125,22 @@ def step(random, store, nodes, quota, window, forgets):
 
 
 def forget(store, node, nodes):
-    """What it has forgotten, it hears from a node that remembers before any other asks."""
+    """Windows that are longer than a lease need a node that remembers, which comes within two leases: here at
+    once. With others any node may be the first that asks."""
     node.lose()
     node.ask()
-    if node.call[1][4][0][5] == 0:
+    if node.window > LEASE and node.call[1][4][0][5] == 0:
         return
     store.forget()
     for other in nodes:
         other.late = []
         if other is not node and other.call and other.answer is None:
             other.call = None
-    node.reach()
+    if node.window > LEASE:
+        node.reach()
+    else:
+        node.lose()
+        node.late = []
 
 
 @test("random schedules: no window holds more than the quota, and all of it is given when all is quiet",
@@ -139,7 +150,7 @@ def schedules(t):
     for schedule in range(60):
         random = t.random
         quota, window = random.choice([1, 2, 3, 10, 100]), random.choice([300_000, 1_000_000, 3_000_000])
-        store.forget()
+        store.begin()
         nodes = [Node(store, f"n{n}", random.getrandbits(40) + 1, quota, window) for n in range(3)]
         for _ in range(250):
             store.now += random.choice([0, 1000, 50_000, 200_000]) if random.random() < 0.97 else 1_500_000
@@ -241,6 +252,43 @@ def forgotten(t):
             node.hear()
         store.now += 200_000
     equal(store.redis.ask("EXISTS", "f{split}"), 1, "it is kept")
+
+
+@test("a store that forgot, and a node that remembers nothing comes first: it waits for those who remember",
+      workers=[1])
+def young(t):
+    window = 60_000_000
+    store = Store(t)
+    one, new = Node(store, "one", 1, 10, window), Node(store, "new", 2, 10, window)
+
+    def renew(node):
+        node.ask()
+        node.reach()
+        node.hear()
+        return node.units
+    equal(renew(one), 10, "before")
+    store.forget()
+    for step in range(10):
+        store.now += LEASE // 5
+        equal(renew(new), 0, "one had all of it")
+        true(step % 3 == 0 or renew(one) == 5, "and keeps its part of it")
+    store.now += window
+    for _ in range(20):
+        store.now += LEASE // 2
+        renew(one)
+        renew(new)
+    store.now += window + LEASE
+    for node in (one, new, one, new):
+        renew(node)
+    store.redis.ask("DEL", "f{split}")
+    three = Node(store, "three", 3, 10, window)
+    equal(renew(three), 10, "limits that were idle for long are none that were forgotten")
+    store.forget()
+    four = Node(store, "four", 4, 10, window)
+    for _ in range(4):
+        equal(renew(four), 0, "the first of all waits for two leases")
+        store.now += LEASE // 2
+    equal(renew(four), 10, "and has all of it, if none that remembers has called")
 
 
 main()

@@ -303,6 +303,7 @@ def look(pair, rule, known):
 def waiting(t):
     pair = Pair(t)
     rule, other = Rule(5, 1_000_000, 31, waits=True), Rule(5, 1_000_000, 31)
+    strict = Rule(5, 1_000_000, 31, waits=True, waits_young=True)
     pair.call([(ASK, (("f{1}a", rule, 5),))])
     known = pair.epoch
     equal(look(pair, rule, 0), (known, 0, 5, 1_000_001), "full, also for a node that is new")
@@ -312,8 +313,9 @@ def waiting(t):
         lost = pair.now
         if fresh_first:
             fresh, admitted, used, _ = look(pair, rule, 0)
-            equal((admitted, used), (1, 0), "a store that nobody is known to have used")
+            equal((admitted, used), (1, 0), "a limit that trusts a store that nobody is known to have used")
             true(fresh > known, "another epoch")
+            equal(look(pair, strict, fresh)[:3], (fresh, 0, 5), "one that does not")
         now_known, admitted, used, left = look(pair, rule, known)
         equal((admitted, used), (0, 5), "forgotten: full")
         true(now_known > known and abs(left - 1_000_000) <= 2, f"epoch {now_known}, for {left} us")
@@ -325,6 +327,28 @@ def waiting(t):
         known = now_known
     pair.redis.ask("SET", "f{epoch}", known - 10)
     true(look(pair, rule, known)[:2] == ((pair.now // 2) * 2 + 1, 0), "a store that is what it was long ago")
+
+
+@test("a store that is young: limits that wait for that are full for two leases, or a window if that is shorter",
+      workers=[1])
+def young(t):
+    pair, born = Pair(t), None
+    short, long = [Rule(5, window, 31, waits=True, waits_young=True) for window in (1_000_000, 60_000_000)]
+    local = Rule(5, 60_000_000, 31, waits=True)
+    rules = {"{1}s": short, "{2}l": long, "{3}o": local}
+
+    def admitted(known):
+        answers = [pair.call([(LOOK, ((f"f{key}", rule, 1),))], known=known) for key, rule in rules.items()]
+        return [answer[1] for answer in answers], [answer[4] for answer in answers]
+    born = pair.now
+    equal(admitted(0), ([0, 0, 1], [1_000_000, 2 * LEASE, 0]), "at its first call")
+    pair.now = born + 1_000_000
+    for known in (born, 0):
+        equal(admitted(known)[0], [1, 0, 1], "for a window")
+    equal(pair.call([(ASK, (("f{2}l", long, 1),))], known=born)[1], 0, "no request is charged")
+    pair.now = born + 2 * LEASE
+    for known in (0, born):
+        equal(admitted(known), ([1, 1, 1], [0, 0, 0]), "for two leases")
 
 
 @test("requests whose text has come before are judged by their own rules, whatever came between", workers=[1])
@@ -348,7 +372,7 @@ def texts_again(t):
 
 
 # The function by its number, as nodes may have loaded it into stores. Another text has another number.
-NUMBERED = "sluice_9", "9f728f32e2ccc68c0558fb308ad15511baef105982c350bd9d9616f00764707b"
+NUMBERED = "sluice_10", "d36dfa6f618e083e7970ed056b0c81209f9eeeaf9c83a140ea41520ffc0c77af"
 
 
 @test("the function's text is that of its number, which is loaded once", workers=[1])

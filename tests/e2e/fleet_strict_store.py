@@ -50,7 +50,7 @@ class Oracle:
             self.nodes[process] = own
             given = self.give(now, own, wanted, held)
         live, lost = self.sums(now)
-        lost = 1 - live if now < self.forgot else lost
+        lost = 1 - live if now < self.forgot or now < self.young else lost
         parts = min(PARTS, max(0, -(-lost.numerator * PARTS // lost.denominator)))
         return now, self.since, given, parts, len(self.nodes), sum(n["live"] > now for n in self.nodes.values())
 
@@ -68,7 +68,7 @@ class Store:
     def call(self, process, words):
         self.redis.ask("SET", "clock", self.now)
         self.calls += 1
-        answer = tuple(unpack(self.redis.ask("FCALL", "sluice_strict_1", 1, "f{strict}", process, pack(words))))
+        answer = tuple(unpack(self.redis.ask("FCALL", "sluice_strict_2", 1, "f{strict}", process, pack(words))))
         expected = self.oracle.call(self.now, process, *words)
         equal(answer[:3] + answer[4:], expected[:3] + expected[4:], f"{process} {words}")
         # Rounded up, so that no node is asked for less than its share; a sum of doubles may be a little more.
@@ -201,7 +201,7 @@ def joiners(t):
         answer = store.call(node.process, words)
         node.adopt(store.now, answer)
         return answer
-    equal(call(a)[2:], (0, 0, 1, 0), "of a new list nobody has a share, and nobody is lost")
+    equal(call(a)[2:], (0, PARTS, 1, 0), "of a new list nobody has a share, and others may")
     store.now += 2 * LEASE
     equal(call(a)[2:], (1, PARTS, 1, 0), "all of it, but it has been silent for too long to be live")
     equal(call(a)[2:], (1, 0, 1, 1), "until it has said that it heard that")

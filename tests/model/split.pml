@@ -12,6 +12,10 @@
  * may: last[a] is for how long its last use of a units is in the window. No window may hold more than
  * QUOTA over all nodes, where the store as judge (of more nodes than units) counts as QUOTA.
  *
+ * With -DFORGETS the store loses its memory once, at any time, with all connections: what nodes say that they
+ * were told before it began again (`known`) is then noticed, and until nodes that remember may have called, it
+ * is young.
+ *
  * Broken variants that must be found (-DBROKEN_...):
  *   NO_WINDOW  what a node gave up counts no more at once
  *   LATE_LEASE the node measures its lease from the answer, not from when it asked
@@ -20,6 +24,7 @@
  *   TOLD_ONLY  the store counts what it has answered, not what the node says that it uses
  *   NO_ENDING  a lease that ran out counts no more at once
  *   JUDGED     the store judges as soon as there are more nodes than units
+ *   TRUSTED    a store that nobody is known to have used is not young (with FORGETS)
  */
 #ifndef NODES
 #define NODES 2
@@ -32,6 +37,11 @@
 #endif
 #ifndef LEASE
 #define LEASE 2
+#endif
+#if 2 * LEASE < LEASE + WINDOW
+#define YOUNG (2 * LEASE)
+#else
+#define YOUNG (LEASE + WINDOW)
 #endif
 
 typedef node {
@@ -49,11 +59,16 @@ typedef node {
 	byte counted, ends, judge_until;
 	bit is_judge;
 	byte tail[QUOTA + 1];
+#ifdef FORGETS
+	bit known, said_known, late_known; /* it was told something by a store that remembers */
+#endif
 };
 
 node nodes[NODES];
 hidden byte a, i, most, sum, live, before, others, part, given;
 hidden byte judges, judged_any;
+bit has_forgotten, is_born, is_noticed;
+byte closed; /* for how long nobody gets more than it has */
 
 /* What it may use at this moment, it uses. */
 inline use(n)
@@ -151,6 +166,44 @@ inline survey(n)
 	part = QUOTA / live + (before < QUOTA % live -> 1 : 0)
 }
 
+#ifdef FORGETS
+inline remember(says_known)
+{
+	if
+	:: has_forgotten && !is_born ->
+		is_born = 1;
+#ifndef BROKEN_TRUSTED
+		closed = YOUNG
+#endif
+	:: else
+	fi;
+	if
+	:: has_forgotten && says_known && !is_noticed -> is_noticed = 1; closed = LEASE + WINDOW
+	:: else
+	fi
+}
+
+inline empty_store()
+{
+	has_forgotten = 1; given = 0;
+	do
+	:: given < NODES ->
+		if
+		:: nodes[given].asked -> lose(given)
+		:: else
+		fi;
+		nodes[given].counted = 0; nodes[given].ends = 0; nodes[given].is_judge = 0;
+		nodes[given].judge_until = 0; a = 1;
+		do
+		:: a <= QUOTA -> nodes[given].tail[a] = 0; a++
+		:: else -> break
+		od;
+		given++
+	:: else -> break
+	od
+}
+#endif
+
 /* One call: what the node says, and what it is given: given, judges. */
 inline hear_call(n, says, says_judged)
 {
@@ -168,7 +221,8 @@ inline hear_call(n, says, says_judged)
 	survey(n);
 	given = 0; judges = 0;
 	if
-	:: live > QUOTA ->
+	:: closed > 0 -> given = (says < part -> says : part)
+	:: closed == 0 && live > QUOTA ->
 		count(n);
 #ifdef BROKEN_JUDGED
 		others = 0; most = 0;
@@ -177,7 +231,7 @@ inline hear_call(n, says, says_judged)
 		:: nodes[n].is_judge || others + most == 0 -> nodes[n].is_judge = 1; judges = 1
 		:: else
 		fi
-	:: live <= QUOTA && !judged_any ->
+	:: closed == 0 && live <= QUOTA && !judged_any ->
 #ifdef BROKEN_ALL_PARTS
 		given = part
 #else
@@ -193,11 +247,17 @@ inline hear_call(n, says, says_judged)
 inline forget_call(n)
 {
 	nodes[n].asked = 0; nodes[n].answered = 0; nodes[n].given = 0; nodes[n].given_judged = 0;
+#ifdef FORGETS
+	nodes[n].said_known = 0;
+#endif
 	nodes[n].said = 0; nodes[n].said_judged = 0; nodes[n].age = 0
 }
 
 inline forget_late(n)
 {
+#ifdef FORGETS
+	nodes[n].late_known = 0;
+#endif
 	nodes[n].late = 0; nodes[n].is_old = 0; nodes[n].late_said = 0; nodes[n].late_judged = 0
 }
 
@@ -210,6 +270,9 @@ inline hear_answer(n)
 	nodes[n].until = LEASE - nodes[n].age;
 #endif
 	forget_call(n);
+#ifdef FORGETS
+	nodes[n].known = !has_forgotten;
+#endif
 	use(n);
 	check()
 }
@@ -221,6 +284,9 @@ inline lose(n)
 	:: !nodes[n].answered && !nodes[n].late ->
 		nodes[n].late = 1; nodes[n].late_said = nodes[n].said;
 		nodes[n].late_judged = nodes[n].said_judged
+#ifdef FORGETS
+		; nodes[n].late_known = nodes[n].said_known
+#endif
 	:: else
 	fi;
 	forget_call(n)
@@ -265,7 +331,13 @@ inline step(n)
 	if
 	:: !nodes[n].asked ->
 		nodes[n].asked = 1; nodes[n].said = nodes[n].units; nodes[n].said_judged = nodes[n].judged
+#ifdef FORGETS
+		; nodes[n].said_known = nodes[n].known
+#endif
 	:: nodes[n].asked && !nodes[n].answered ->
+#ifdef FORGETS
+		remember(nodes[n].said_known);
+#endif
 		hear_call(n, nodes[n].said, nodes[n].said_judged);
 		nodes[n].answered = 1; nodes[n].given = given; nodes[n].given_judged = judges;
 		nodes[n].is_old = nodes[n].late
@@ -277,6 +349,9 @@ inline step(n)
 		:: true ->
 #else
 		:: !nodes[n].is_old ->
+#endif
+#ifdef FORGETS
+			remember(nodes[n].late_known);
 #endif
 			hear_call(n, nodes[n].late_said, nodes[n].late_judged)
 		:: else
@@ -293,7 +368,11 @@ end:	do
 #if NODES > 2
 		tick(2);
 #endif
+		pass(closed);
 		check() }
+#ifdef FORGETS
+	:: atomic { !has_forgotten -> empty_store() }
+#endif
 	:: atomic { step(0) }
 	:: atomic { step(1) }
 #if NODES > 2

@@ -5,7 +5,7 @@
  * has it. Calls and their answers take a while; those of a lost connection may be executed much
  * later.
  *
- *   strict [--seed N] [--schedules N] [--without wait | quota | debts | echo | memory]
+ *   strict [--seed N] [--schedules N] [--without wait | quota | debts | echo | memory | young]
  *
  * Held against the promise: no window has more than L, ever; windows are shorter than W by the time
  * that an answer may take, as the store charges earlier than the node admits. Exit status 1: some
@@ -43,7 +43,7 @@ enum {
 #define BEGIN_NS UINT64_C(1800000000000000000)
 #define NEVER    UINT64_MAX
 
-enum part { NONE, WAIT, QUOTA, DEBTS, ECHO, MEMORY };
+enum part { NONE, WAIT, QUOTA, DEBTS, ECHO, MEMORY, YOUNG };
 
 /* strict.lua's, in ms; of a process. */
 struct entry {
@@ -104,8 +104,26 @@ static uint64_t now_ns(const struct world *world)
 
 /* ---- the store ------------------------------------------------------------------------------- */
 
+/* What the epoch says in the proxy (judge.lua); here since when the list is kept. */
+static struct rung_facts memory_of(const struct world *world)
+{
+	const struct list *list = &world->list;
+	bool is_young = list->since_ms != 0 && !list->is_noticed && world->without != YOUNG;
+
+	return (struct rung_facts){
+		.now_ms = world->now_ms,
+		.has_forgotten = list->is_noticed,
+		.forgot_ms = list->since_ms,
+		.young_ms = is_young ? list->since_ms + 2 * world->times.lease_ms : 0,
+	};
+}
+
 static bool store_take(struct world *world, uint64_t quota)
 {
+	struct rung_facts memory = memory_of(world);
+
+	if (rung_lacks_memory(&memory, world->times.window_ms))
+		return false;
 	while (world->store_first < world->store_count &&
 		world->store[world->store_first] + world->times.window_ms <= world->now_ms)
 		world->store_first++;
@@ -193,18 +211,35 @@ static void list_hear(struct world *world, struct call *call)
 	call->given = list_give(list, own, call->held, world->now_ms);
 }
 
+/* The rule holds as long as a node that remembers calls while the store is young: one that was
+ * never killed, and knew the list before. */
+static void bring_witness(struct world *world)
+{
+	struct node *node = &world->all[world->nodes - 1];
+	uint64_t lease_ms = world->times.lease_ms;
+
+	if (node->has_store)
+		node->changes_ms = world->now_ms + 2 * lease_ms;
+	else
+		node->changes_ms = world->now_ms + random_below(&world->random, lease_ms);
+}
+
 static void list_execute(struct world *world, struct call *call)
 {
 	struct list *list = &world->list;
 
 	store_charge(world, call->debt);
+	if (list->since_ms == 0 && world->forgot_ms != 0)
+		bring_witness(world);
 	if (list->since_ms == 0)
 		*list = (struct list){.since_ms = world->now_ms,
 			.young_ms = world->now_ms + 2 * world->times.lease_ms};
 	drop_old(list, world->now_ms);
 	list_hear(world, call);
-	double lost = world->now_ms < list->forgot_ms ? 1 - sum(list, world->now_ms, true)
-						      : sum(list, world->now_ms, false);
+	bool is_young = world->now_ms < list->young_ms && world->without != YOUNG;
+	double lost = world->now_ms < list->forgot_ms || is_young
+			      ? 1 - sum(list, world->now_ms, true)
+			      : sum(list, world->now_ms, false);
 	call->lost = lost <= 0 ? 0 : (uint64_t)ceil(lost * (double)STRICT_PARTS);
 	call->lost = call->lost > STRICT_PARTS ? STRICT_PARTS : call->lost;
 	call->now_ms = world->now_ms;
@@ -294,13 +329,15 @@ static void admit(struct world *world)
 static void answer(struct world *world, const struct call *call)
 {
 	struct node *node = &world->all[call->node];
+	struct rung_facts memory = memory_of(world);
 
 	if (call->connection != node->connection || call->process != node->process)
 		return;
 	if (!call->is_judge)
 		adopt(world, node, call);
 	else if (call->fits && world->now_ms <= call->sent_ms + TIMEOUT_MS &&
-		 now_ns(world) < call->late_ns)
+		 now_ns(world) < call->late_ns &&
+		 !rung_lacks_memory(&memory, world->times.window_ms))
 		admit(world);
 }
 
@@ -378,8 +415,8 @@ static void find(struct world *world, struct node *node)
 	node->changes_ms = world->now_ms + 1000 + random_below(&world->random, 20000);
 }
 
-/* The rule holds as long as the first node that comes back after a loss knew the list
- * (fleet/strict.h): all know one by then, and none is killed until one has come. */
+/* All know a list when the store forgets it, and one that remembers it is not killed
+ * (fleet/strict.h). */
 static void put_off(struct world *world)
 {
 	bool is_unnoticed = world->forgot_ms != 0 && !world->list.is_noticed;
@@ -388,7 +425,7 @@ static void put_off(struct world *world)
 		if (world->now_ms == world->forgets_ms && world->all[i].since_ms == 0)
 			world->forgets_ms++;
 	}
-	if (world->now_ms == world->kills_ms && is_unnoticed)
+	if (world->now_ms == world->kills_ms && is_unnoticed && world->nodes == 1)
 		world->kills_ms++;
 }
 
@@ -443,16 +480,13 @@ static void judge(struct world *world, unsigned i)
 {
 	struct node *node = &world->all[i];
 	struct strict_view view = strict_look(&node->strict);
-	struct rung_facts facts = {
-		.now_ms = world->now_ms,
-		.has_store = node->has_store,
-		.has_forgotten = world->forgot_ms != 0,
-		.forgot_ms = world->forgot_ms,
-		.strict = state_of(world, &view),
-		.tail_ms = world->times.tail_ms,
-		.knows_memory = node->knows_memory,
-		.has_rest = strict_quota(world->quota, view.lost) > 0,
-	};
+	struct rung_facts facts = memory_of(world);
+
+	facts.has_store = node->has_store;
+	facts.strict = state_of(world, &view);
+	facts.tail_ms = world->times.tail_ms;
+	facts.knows_memory = node->knows_memory;
+	facts.has_rest = strict_quota(world->quota, view.lost) > 0;
 	enum rung rung = rung_of(CONF_STORE_DOWN_STRICT, &facts, world->times.window_ms);
 	struct call *call = rung == RUNG_STORE ? new_call(world, i) : NULL;
 
@@ -484,6 +518,8 @@ static void world_open(struct world *world)
 		random_below(&world->random, 2) ? random_below(&world->random, END_MS) : NEVER;
 	world->kills_ms =
 		random_below(&world->random, 3) ? NEVER : random_below(&world->random, END_MS);
+	if (world->kills_ms != NEVER && world->forgets_ms != NEVER)
+		world->kills_ms = world->forgets_ms + 1 + random_below(&world->random, 1000);
 	for (unsigned i = 0; i < world->nodes; i++)
 		node_open(world, &world->all[i]);
 }
@@ -541,7 +577,8 @@ int main(int argc, char **argv)
 			[QUOTA] = "quota",
 			[DEBTS] = "debts",
 			[ECHO] = "echo",
-			[MEMORY] = "memory"},
+			[MEMORY] = "memory",
+			[YOUNG] = "young"},
 		.run = run,
 	};
 

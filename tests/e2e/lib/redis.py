@@ -53,10 +53,16 @@ class Connection:
         self.socket.close()
 
 
-class Redis:
-    """`options`: further words of its command line."""
+def long_ago():
+    """What a store has that fleets have used for an hour: since when it remembers, by its time in microseconds."""
+    return str(int(time.time() - 3600) * 1_000_000)
 
-    def __init__(self, t, *options):
+
+class Redis:
+    """`options`: further words of its command line. As fleets find it that have used it for long; `young`: as the
+    first node of a new fleet does, and after a FLUSHALL."""
+
+    def __init__(self, t, *options, young=False):
         if not SERVER:
             raise Skip("neither redis-server nor valkey-server is installed")
         self.t = t
@@ -65,6 +71,26 @@ class Redis:
         self.process = None
         t.defer(self.kill)
         self.start()
+        if not young and not {"--cluster-enabled", "--replicaof"} & set(options):
+            self._remember()
+
+    def _remember(self):
+        """As fleets find it that have used it for long."""
+        connection = self.connect()
+        if "--requirepass" in self.options:
+            connection.ask("AUTH", self.options[self.options.index("--requirepass") + 1])
+        elif "--user" in self.options:
+            name = self.options.index("--user") + 1
+            word, = (w for w in self.options[name:] if w.startswith(">"))
+            connection.ask("AUTH", self.options[name], word[1:])
+        lacks_replicas = "--min-replicas-to-write" in self.options
+        if lacks_replicas:  # so far
+            connection.ask("CONFIG", "SET", "min-replicas-to-write", 0)
+        for key in ("sluice{epoch}:2", "sluice{split}:since"):
+            connection.ask("SET", key, long_ago())
+        if lacks_replicas:
+            connection.ask("CONFIG", "SET", "min-replicas-to-write",
+                           self.options[self.options.index("--min-replicas-to-write") + 1])
 
     @property
     def number(self):

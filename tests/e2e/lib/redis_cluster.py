@@ -1,10 +1,11 @@
 """A Redis Cluster of the test's own, on free ports of loopback: primaries, and replicas of each."""
+import binascii
 import socket
 
 from .process import Port, until
-from .redis import Redis
+from .redis import Redis, long_ago
 
-SLOTS = 16384
+SLOTS, PARTS = 16384, 1024
 
 
 class Node(Redis):
@@ -49,6 +50,15 @@ class RedisCluster:
         for node in self.all[1:]:
             self.all[0].meet(node)
         self._agree()
+        self._remember()
+
+    def _remember(self):
+        """As fleets find it that have used it for long (redis.py)."""
+        tags = [("split", "sluice{split}:since"), *((f"{n:03x}", f"sluice{{{n:03x}}}epoch:2") for n in range(PARTS))]
+        for tag, key in tags:
+            slot = binascii.crc_hqx(tag.encode(), 0) % SLOTS
+            last = [(i + 1) * SLOTS // len(self.primaries) for i in range(len(self.primaries))]
+            next(node for node, end in zip(self.primaries, last) if slot < end).ask("SET", key, long_ago())
 
     def add_replica(self, primary):
         replica = Node(self.t, *self.options)

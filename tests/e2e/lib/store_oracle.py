@@ -11,7 +11,7 @@ from .tap import equal
 
 ASK, GIVE, CHARGE, LOOK, HOLD, FORGET, RUN = 1, 2, 3, 4, 5, 6, 7
 LEASE = 3_000_000
-NAME = "sluice_judge_9"
+NAME = "sluice_judge_10"
 
 
 def with_clock(text, keeps):
@@ -58,7 +58,7 @@ class Ban:
 
 class Limit:
     """What all kinds of rules have."""
-    kind, suffix, waits = 0, "", False
+    kind, suffix, waits, waits_young = 0, "", False, False
 
     def __init__(self, quota, shadow=False, counts=False, ban=None):
         self.quota, self.shadow, self.counts, self.ban = quota, shadow, counts, ban
@@ -66,6 +66,7 @@ class Limit:
 
     def words(self, now):
         flags = self.shadow + 2 * self.waits + 4 * self.counts + 8 * bool(self.ban) + 16 * self.kind
+        flags += 64 * self.waits_young
         words = [flags, self.quota, *self.more(now)]
         return words + ([self.ban.lasts, *self.ban.ring.words(now)] if self.ban else [])
 
@@ -74,9 +75,9 @@ class Limit:
 
 
 class Rule(Limit):
-    def __init__(self, quota, window, slots, shadow=False, waits=False, **more):
+    def __init__(self, quota, window, slots, shadow=False, waits=False, waits_young=False, **more):
         super().__init__(quota, shadow, **more)
-        self.window, self.waits = window, waits
+        self.window, self.waits, self.waits_young = window, waits, waits_young
         # the nodes' are powers of two, and those of sluice_4 and before like these
         self.quantum = 1 if quota <= slots else -(-window // (slots - 1))
         self.keeps_others = True

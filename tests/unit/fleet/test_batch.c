@@ -45,10 +45,10 @@ static void assert_numbers(struct integers *numbers, const int64_t *expected, si
 static void one_verdict_is_composed(void **state)
 {
 	static const char front[] =
-		"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_9\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
+		"*7\r\n$5\r\nFCALL\r\n$15\r\nsluice_judge_10\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
 		"$39\r\np{00000000000000000000000000000abc}it:2\r\n$";
 	static const char back[] = "\r\n$3\r\n777\r\n";
-	static const int64_t expected[] = {0, 0, 1, 2, 5, 1000000, 1, 7, 1, 1, 2, 1, 1};
+	static const int64_t expected[] = {0, 4000, 1, 66, 5, 1000000, 1, 7, 1, 1, 2, 1, 1};
 	struct batch *batch = calloc(1, sizeof(*batch));
 	struct rule waits = five;
 	struct batch_charge charge = charge_of(&waits, "it", 0xabc);
@@ -56,7 +56,7 @@ static void one_verdict_is_composed(void **state)
 	size_t len;
 
 	(void)state;
-	waits.waits = true;
+	waits.waits = waits.waits_young = true;
 	batch_begin(batch, &batch_judge, "p", 0);
 	assert_true(batch_is_empty(batch));
 	batch_ask(batch, &charge, 1, true);

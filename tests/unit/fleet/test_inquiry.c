@@ -245,7 +245,8 @@ static void an_exact_limit_is_looked_at(void **state)
 	(void)state;
 	struct inquiry_limit *limit = about(0, 1, 3);
 	ask();
-	SAYS(0, batch_judge.name, JUDGE_KEY, 0, 0, 1, 0, QUOTA, WINDOW_US, 1, LOOK, 1, 2, 1, 3);
+	SAYS(0, batch_judge.name, JUDGE_KEY, 0, 5000000, 1, 0, QUOTA, WINDOW_US, 1, LOOK, 1, 2, 1,
+		3);
 	assert_not_done();
 	ANSWER(0, 1000, EPOCH, 0, 8, -1, 5000);
 	assert_done(true);
@@ -372,8 +373,8 @@ static void an_exact_limit_is_forgotten_with_the_look(void **state)
 	world.inquiry.forgets = true;
 	struct inquiry_limit *limit = about(0, 1, 1);
 	ask();
-	SAYS(0, batch_judge.name, JUDGE_KEY, 0, 0, 1, 0, QUOTA, WINDOW_US, 1, LOOK, 1, 2, 1, 1,
-		FORGET, 2, 1);
+	SAYS(0, batch_judge.name, JUDGE_KEY, 0, 5000000, 1, 0, QUOTA, WINDOW_US, 1, LOOK, 1, 2, 1,
+		1, FORGET, 2, 1);
 	ANSWER(0, 1000, EPOCH, 0, 8, 0, 5000);
 	assert_done(true);
 	assert_int_equal(limit->outcome.remaining, 2); /* before */

@@ -220,26 +220,46 @@ static void after_a_loss_both_judge_for_a_while(void **state)
 	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
 }
 
+static void learns(unsigned part, uint64_t epoch, uint64_t store_us, uint64_t now_ms)
+{
+	const struct ladder_memory memory = {epoch, store_us, 500};
+
+	ladder_learn(ladder(), part, &memory, now_ms);
+}
+
 /* An odd epoch: of a store that has lost its memory; the number is when it began again. */
 static void a_store_that_forgot_is_doubted_for_a_window(void **state)
 {
 	const uint64_t store_us = UINT64_C(1800000000000000);
 
 	(void)state;
-	ladder_learn(ladder(), 0, store_us - 10000000, store_us, BEGIN_MS); /* even */
+	learns(0, store_us - 10000000, store_us, BEGIN_MS); /* even */
 	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
-	ladder_learn(ladder(), 0, (store_us - 10000000) | 1, store_us, BEGIN_MS);
+	learns(0, (store_us - 10000000) | 1, store_us, BEGIN_MS);
 	climbs(CONF_STORE_DOWN_LOCAL, RUNG_RETURNING);
 	fake_store_at(BEGIN_MS - 10000 + WINDOW_MS - 1);
 	climbs(CONF_STORE_DOWN_LOCAL, RUNG_RETURNING);
 	fake_store_at(BEGIN_MS - 10000 + WINDOW_MS + 1);
 	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
-	ladder_learn(ladder(), 0, (store_us + 5000000) | 1, store_us, BEGIN_MS + WINDOW_MS);
+	learns(0, (store_us + 5000000) | 1, store_us, BEGIN_MS + WINDOW_MS);
 	climbs(CONF_STORE_DOWN_LOCAL, RUNG_RETURNING); /* its clock was set back: now */
-	ladder_learn(ladder(), 0, 2, store_us, BEGIN_MS + WINDOW_MS);
+	learns(0, 2, store_us, BEGIN_MS + WINDOW_MS);
 	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
-	ladder_learn(ladder(), 0, 1, store_us, 5); /* longer ago than this clock goes */
+	learns(0, 1, store_us, 5); /* longer ago than this clock goes */
 	assert_int_equal(atomic_load(&ladder()->parts[0].forgot_ms), 1);
+}
+
+/* For two leases from its first call on, an empty store may have forgotten what others remember. */
+static void a_young_store_is_not_trusted(void **state)
+{
+	const uint64_t store_us = UINT64_C(1800000000000000);
+
+	(void)state;
+	learns(0, store_us - 999000, store_us, BEGIN_MS);
+	assert_int_equal(atomic_load(&ladder()->parts[0].young_ms), BEGIN_MS + 1);
+	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
+	learns(0, store_us - 1000000, store_us, BEGIN_MS);
+	assert_int_equal(atomic_load(&ladder()->parts[0].young_ms), 0);
 }
 
 /* Of a cluster a caller's part counts; people see the part that is worst off. */
@@ -257,7 +277,7 @@ static void parts_of_a_cluster_are_apart(void **state)
 	climbs(CONF_STORE_DOWN_LOCAL, RUNG_RETURNING);
 	fake_store_at(BEGIN_MS + RUNG_RETURN_MS);
 	looks(limit, RUNG_STORE);
-	ladder_learn(ladder(), SLOT_PARTS, 11, 20, BEGIN_MS + RUNG_RETURN_MS); /* the last */
+	learns(SLOT_PARTS, 11, 20, BEGIN_MS + RUNG_RETURN_MS); /* the last */
 	looks(limit, RUNG_RETURNING);
 	fake_store.conf.fleet.cluster = false; /* a reload: what parts have does not count */
 	looks(limit, RUNG_STORE);
@@ -435,6 +455,7 @@ UNIT_SUITE(test_ladder)
 		TEST(without_members_there_is_no_share),
 		TEST(after_a_loss_both_judge_for_a_while),
 		TEST(a_store_that_forgot_is_doubted_for_a_window),
+		TEST(a_young_store_is_not_trusted),
 		TEST(parts_of_a_cluster_are_apart),
 		TEST(strict_waits_until_it_knows_the_list_and_the_memory),
 		TEST(strict_leaves_lost_nodes_their_shares),

@@ -83,9 +83,10 @@ static struct call_words words(void)
 	assert_non_null(fake_store.call);
 	call_words_read(&words, fake_store.call->command, fake_store.call->len);
 	assert_string_equal(words.texts[0], "FCALL");
-	assert_string_equal(words.texts[1], "sluice_split_1");
+	assert_string_equal(words.texts[1], "sluice_split_2");
 	assert_string_equal(words.texts[3], "f{split}");
-	assert_string_equal(words.texts[4], "me");
+	assert_string_equal(words.texts[4], "f{split}:since");
+	assert_string_equal(words.texts[5], "me");
 	return words;
 }
 
@@ -148,8 +149,8 @@ static void a_node_asks_for_its_part(void **state)
 	(void)state;
 	begin_splitting();
 	struct call_words said = words();
-	assert_int_equal(said.count, 7);
-	assert_string_equal(said.texts[6], "it");
+	assert_int_equal(said.count, 8);
+	assert_string_equal(said.texts[7], "it");
 	assert_int_equal(said.number_count, 9);
 	assert_true(said.numbers[0] < UINT64_C(1) << 53);
 	assert_int_equal(said.numbers[1], 1);
@@ -224,7 +225,7 @@ static void what_is_no_answer_changes_nothing(void **state)
 	(void)state;
 	set_limits(3);
 	begin_splitting();
-	assert_int_equal(words().count, 8); /* the third is not split */
+	assert_int_equal(words().count, 9); /* the third is not split */
 	answer_all((const struct given[]){{30, 0, 70, 3, 0}, {40, 0, 71, 3, 0}}, 2, 11);
 	assert_int_equal(share(1).units, 40);
 	run_timer();
@@ -287,10 +288,10 @@ static void a_reload_is_in_the_next_call(void **state)
 	world.limits[0].amount = 10;
 	assert_int_equal(share(0).units, 5); /* at once */
 	begin_splitting();
-	assert_int_equal(words().count, 7); /* the call before */
+	assert_int_equal(words().count, 8); /* the call before */
 	answer(50, 0, 0);
 	assert_int_equal(share(0).units, 5);
-	assert_int_equal(words().count, 8);
+	assert_int_equal(words().count, 9);
 	assert_int_equal(words().numbers[4], 10);
 	assert_held(0, 5, 0, 70);
 	assert_held(1, 0, 0, 0);
