@@ -234,13 +234,12 @@ static __attribute__((noinline)) void respond_switched(struct exchange *x)
 		bad_gateway(x, "101 without a request for it");
 }
 
-/* An event stream lasts for as long as its client likes, who may have left. */
+/* An event stream lasts for as long as its client likes, who may have left: nothing waits for its
+ * end, that of a write neither. */
 static bool begin_events(struct exchange *x)
 {
 	if (x->client)
 		return endless_begin(x);
-	if (!http_method_is_safe(x->request.method))
-		return true;
 	exchange_end(x);
 	return false;
 }

@@ -2,6 +2,7 @@
 import signal
 
 from lib.client import request_bytes
+from lib.owners import Fleet
 from lib.process import DEADLINE_SECONDS, until
 from lib.sluice import to
 from lib.tap import equal, group, main, test
@@ -24,7 +25,9 @@ class Server:
 
     def serve(self, x):
         x.read_body()
-        if x.request.target == "/events":
+        if x.request.target == "/late":
+            self.lets_go.wait(DEADLINE_SECONDS)
+        if x.request.target in ("/events", "/late"):
             x.send(self.stream)
             x.stream.socket.settimeout(None)  # it is silent for as long as it takes
             x.stream.read_to_any_end()
@@ -86,6 +89,47 @@ def event_streams_at_once(t):
                     server.origin.wait_requests(count + 1)
                 server.origin.wait_connections_gone()
                 equal(t.client(sluice).ask("/small", fields=[("Connection", "close")]).status, 200, "another")
+
+
+@group("the same where the client has left before the stream begins")
+def event_streams_left_before(t):
+    server = Server(t)
+    sluice = t.sluice(to(server.origin, upstream="idle_timeout = 1h"))
+    for method in ("GET", "POST"):
+        for name, version, fields in VERSIONS:
+            for how in HOWS:
+                with t.point(f"{method}, HTTP/{name}, {how}"):
+                    server.lets_go.clear()
+                    count = len(server.origin.requests)
+                    client = t.client(sluice)
+                    client.request("/late", method, fields, version=version)
+                    server.origin.wait_requests(count + 1)
+                    if how == "reset":
+                        leave(sluice, client, how)
+                    else:
+                        getattr(client, how)()
+                    server.lets_go.set()
+                    server.origin.wait_connections_gone()
+
+
+@test("the same by way of another node, which owns the session", workers=[1])
+def event_stream_of_another_node(t):
+    server = Server(t)
+    fleet = Fleet(t, count=2, origin=server.origin, upstream="idle_timeout = 1h\n")
+    for method in ("GET", "POST"):
+        equal(fleet.client(1).ask("/small", fields=[("X-Client", "ann")]).status, 200, "node 1 owns it")
+        for how in HOWS:
+            client, status = open_events(t, fleet.nodes[0], fields=[("X-Client", "ann"), ("Connection", "close")],
+                                         method=method)
+            equal((status, open_streams(fleet) > 0), (200, True), "status, and that it is counted")
+            getattr(client, how)()
+            until(lambda: open_streams(fleet) == 0, f"{method}, {how}: the stream ends")
+
+
+def open_streams(fleet):
+    """How many streams are open at the servers, as the nodes count them."""
+    upstreams = [upstream for node in fleet.nodes for upstream in node.admin.json("/api/v1/upstreams")[-1]["upstreams"]]
+    return sum(server["streams"] for upstream in upstreams for server in upstream["servers"])
 
 
 def requests():
