@@ -48,9 +48,21 @@ struct question {
 	char path_text[3 * HEAD_BYTES], key_path_text[3 * HEAD_BYTES];
 	struct slice path; /* that routes match; keys have input.path */
 	const char *method;
-	bool path_odd; /* servers may read the path differently */
+	bool has_control; /* a part of it */
+	bool path_odd;    /* servers may read the path differently */
 	struct identity_input input;
 };
+
+/* An end of a line would begin another field. */
+static bool has_control(const char *text)
+{
+	for (; text && *text; text++) {
+		unsigned char c = (unsigned char)*text;
+		if ((c < ' ' && c != '\t') || c == 0x7f)
+			return true;
+	}
+	return false;
+}
 
 static enum MHD_Result put_field(
 	void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
@@ -58,6 +70,7 @@ static enum MHD_Result put_field(
 	struct question *question = ctx;
 
 	(void)kind;
+	question->has_control |= has_control(name) || has_control(value);
 	if (value && strncmp(name, FIELD_PREFIX, strlen(FIELD_PREFIX)) == 0)
 		fprintf(question->out, "%s: %s\r\n", name + strlen(FIELD_PREFIX), value);
 	return MHD_YES;
@@ -115,6 +128,7 @@ static const char *read_question(struct question *question, const struct admin_r
 {
 	const char *method = admin_argument(request, "method");
 	const char *address = admin_argument(request, "address");
+	const char *path = admin_argument(request, "path");
 
 	question->method = method ? method : "GET";
 	http_head_init(&question->head);
@@ -123,6 +137,10 @@ static const char *read_question(struct question *question, const struct admin_r
 		return "The address is invalid; expected IPv4 or IPv6.";
 	if (!write_head(question, request))
 		return "The request is too long.";
+	if (question->has_control)
+		return "The method, path, host or a field has a control character in it.";
+	if (path && *path != '/' && !strstr(path, "://") && strcmp(path, "*") != 0)
+		return "The path does not begin with a slash; expected it as in /account.";
 	const char *wrong = read_head(question);
 	if (wrong)
 		return wrong;

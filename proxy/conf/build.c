@@ -88,7 +88,7 @@ void build_warn(struct build *build, const struct instance *instance, unsigned l
 {
 	struct conf *conf = build->conf;
 	size_t at = conf->warning_count;
-	char text[1280];
+	char text[1280], *whole;
 	va_list args;
 
 	if (at > WARNINGS_AT_MOST)
@@ -98,12 +98,13 @@ void build_warn(struct build *build, const struct instance *instance, unsigned l
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	whole = arena_format(build->arena, "%s %s", instance_title(build, instance), text);
+	conf_disarm(whole);
 	conf->warnings = arena_grow(
 		build->arena, conf->warnings, conf->warning_count++, sizeof(*conf->warnings));
 	for (; at > 0 && conf->warnings[at - 1].line > line; at--)
 		conf->warnings[at] = conf->warnings[at - 1];
-	conf->warnings[at] = (struct conf_warning){
-		line, arena_format(build->arena, "%s %s", instance_title(build, instance), text)};
+	conf->warnings[at] = (struct conf_warning){line, whole};
 }
 
 /* What a node adds to a head that it forwards to another one. */

@@ -14,6 +14,7 @@
 #include "conf/errors.h"
 #include "conf/lines.h"
 #include "conf/name_index.h"
+#include "conf/text_index.h"
 #include "conf/options.h"
 #include "conf/reader.h"
 
@@ -69,6 +70,7 @@ struct build {
 	unsigned included;             /* files so far */
 	struct instance *top;          /* for `include` before any section */
 	struct name_index names;       /* the sections that were kept */
+	struct text_index texts;       /* of lists in which each is once */
 	struct instance *current;      /* NULL: in an unknown section */
 	bool outside;                  /* before the first section */
 	bool section_wrong;            /* a section is not what it was meant to be */

@@ -9,6 +9,25 @@
 /* So many lines are enough for a file of garbage. */
 enum { ERRORS_AT_MOST = 1000, NEAR_WORD_BYTES = 40, NEAR_SLIPS = 2 };
 
+void conf_disarm(char *text)
+{
+	for (unsigned char *at = (unsigned char *)text; *at;) {
+		unsigned bytes = at[0] >= 0xf0   ? 4
+				 : at[0] >= 0xe0 ? 3
+				 : at[0] >= 0xc2 ? 2
+						 : 1,
+			 n = 1;
+
+		while (n < bytes && (at[n] & 0xc0) == 0x80)
+			n++;
+		bool is_control = (at[0] < ' ' && at[0] != '\t') || at[0] == 0x7f ||
+				  (at[0] == 0xc2 && at[1] < 0xa0);
+		if (is_control || n < bytes || (at[0] >= 0x80 && at[0] < 0xc2))
+			memset(at, '?', n);
+		at += n;
+	}
+}
+
 void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned line,
 	const char *format, va_list args)
 {
@@ -30,6 +49,8 @@ void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned l
 			   : asprintf(&text, "%s: %s", name, what);
 		free(what);
 	}
+	if (len >= 0)
+		conf_disarm(text);
 	items = len >= 0 ? realloc(errors->items, (errors->count + 1) * sizeof(*items)) : NULL;
 	if (!items) {
 		if (len >= 0)

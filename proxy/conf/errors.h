@@ -13,6 +13,10 @@
 
 /* Adds `name:line: text`, or `name: text` for line 0. With errors.lines the name is that of the
  * line's file. */
+/* Control characters, those of C1 too, and bytes that are no UTF-8 become '?': a terminal would
+ * obey them. */
+void conf_disarm(char *text);
+
 void conf_errors_add(struct conf_errors *errors, const char *name, unsigned line,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned line,

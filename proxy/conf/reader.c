@@ -121,6 +121,9 @@ static const char *find_control(struct slice line)
 
 		if ((c < 0x20 && c != '\t') || c == 0x7f)
 			return line.at + i;
+		/* U+0080 to U+009F, which terminals obey as well */
+		if (c == 0xc2 && i + 1 < line.len && (unsigned char)line.at[i + 1] < 0xa0)
+			return line.at + i + 1;
 	}
 	return NULL;
 }

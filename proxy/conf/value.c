@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- errors ---- */
 
@@ -255,6 +256,22 @@ bool scan_is_switch(struct slice text)
 		if (slice_equal_nocase(text, slice_of(words[i])))
 			return true;
 	return false;
+}
+
+bool value_fail_url(struct value *value, struct slice text, bool has_port)
+{
+	bool is_tls = text.len > 6 && strncasecmp(text.at, "https:", 6) == 0;
+	const char *at = memmem(text.at, text.len, "://", 3);
+	struct slice bare = {at + 3, text.len - (size_t)(at + 3 - text.at)};
+
+	for (size_t i = 0; i < bare.len; i++)
+		if (bare.at[i] == '/' || (bare.at[i] == ':' && !has_port))
+			bare.len = i;
+	if (has_port && !memchr(bare.at, ':', bare.len))
+		bare.len = 0;
+	return value_fail_plainly(value, "\"%.*s\" is a URL; expected %s%s%.*s%s", SLICE_ARGS(text),
+		value->option->type->expected, bare.len > 0 ? ", here " : "", SLICE_ARGS(bare),
+		is_tls ? "; this version speaks HTTP/1.1 without TLS" : "");
 }
 
 bool scan_is_url(struct slice text)

@@ -26,6 +26,9 @@ bool value_fail(struct value *value, const char *format, ...) __attribute__((for
 bool value_fail_plainly(struct value *value, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* The text is a URL, of which an address with its port, or a host, is expected. */
+bool value_fail_url(struct value *value, struct slice text, bool has_port);
+
 /* Adds a warning that begins in the same way. */
 void value_warn(struct value *value, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

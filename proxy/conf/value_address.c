@@ -158,6 +158,21 @@ static bool read_literal(struct slice host, bool v6, struct conf_address *addres
 	return true;
 }
 
+/* `0.0.0.0:443 ssl`, as nginx has it */
+static bool fail_word_behind(struct value *value, struct slice text)
+{
+	struct slice address, word;
+	bool is_tls;
+
+	scan_next_token(&text, &address);
+	scan_next_token(&text, &word);
+	is_tls = slice_equal(word, SLICE("ssl")) || slice_equal(word, SLICE("quic")) ||
+		 slice_equal(word, SLICE("http2"));
+	return value_fail_plainly(value, "unexpected \"%.*s\" behind \"%.*s\"; expected only %s%s",
+		SLICE_ARGS(word), SLICE_ARGS(address), value->option->type->expected,
+		is_tls ? "; this version speaks HTTP/1.1 without TLS" : "");
+}
+
 static bool read_inet(
 	struct value *value, struct slice text, bool bind, struct conf_address *address)
 {
@@ -168,7 +183,9 @@ static bool read_inet(
 	uint64_t number;
 
 	if (scan_is_url(text))
-		return value_fail(value, "\"%.*s\" is a URL", SLICE_ARGS(text));
+		return value_fail_url(value, text, true);
+	if (memchr(text.at, ' ', text.len) || memchr(text.at, '\t', text.len))
+		return fail_word_behind(value, text);
 	if (host.len == 0 || scan_digits(text, &number))
 		return value_fail(
 			value, "\"%.*s\" has no address%s", SLICE_ARGS(text), bind ? all : "");
@@ -262,14 +279,26 @@ static bool parse_server(struct value *value)
 	struct conf_server server = {.line = value->line};
 	struct slice rest = value->text, token;
 
-	if (!scan_next_token(&rest, &token) ||
-		!value_read_address(value, token, false, &server.address))
+	if (!scan_next_token(&rest, &token))
+		return false;
+	if (memchr(token.at, ',', token.len))
+		return value_fail_plainly(value,
+			"\"%.*s\" has a comma in it; expected one server, and a line server = "
+			"HOST:PORT for "
+			"each",
+			SLICE_ARGS(value->text));
+	if (!value_read_address(value, token, false, &server.address))
 		return false;
 	value_set_defaults(value, section, &server);
 	while (scan_next_token(&rest, &token)) {
 		const char *sign = memchr(token.at, '=', token.len);
 		struct slice name = {token.at, sign ? (size_t)(sign - token.at) : token.len};
 
+		if (!sign && memchr(token.at, ':', token.len))
+			return value_fail_plainly(value,
+				"\"%.*s\" is a second server; expected a line for each, here "
+				"server = %.*s",
+				SLICE_ARGS(token), SLICE_ARGS(token));
 		if (!sign)
 			return value_fail(value, "\"%.*s\" is not key=value", SLICE_ARGS(token));
 		if (!value_set_option(value, section, &server, name,

@@ -150,13 +150,30 @@ static bool fail_amount(struct value *value, struct slice amount)
 		SLICE_ARGS(amount));
 }
 
-/* 10 MB per 1s */
-static bool has_blank_within(struct slice text, struct slice *number, struct slice *unit)
+/* 10 MB per 1s, or 10 req per 1s. False when it is none. */
+static bool is_amount_of_two_words(struct value *value)
 {
-	struct slice word;
+	struct slice rest = value->text, number, unit, word;
+	enum conf_limit_unit counted;
+	uint64_t amount;
+	const char *joined;
 
-	return scan_next_token(&text, number) && scan_next_token(&text, unit) &&
-	       scan_next_token(&text, &word) && slice_equal(word, SLICE("per"));
+	if (!scan_next_token(&rest, &number) || !scan_next_token(&rest, &unit) ||
+		!scan_next_token(&rest, &word) || !slice_equal(word, SLICE("per")))
+		return false;
+	joined =
+		arena_format(value->build->arena, "%.*s%.*s", SLICE_ARGS(number), SLICE_ARGS(unit));
+	rest = slice_trim(rest);
+	if (scan_amount(slice_of(joined), &counted, &amount))
+		value_fail_plainly(value, "\"%.*s %.*s\" has a blank in it; expected %s",
+			SLICE_ARGS(number), SLICE_ARGS(unit), joined);
+	else
+		value_fail_plainly(value,
+			"unexpected \"%.*s\"; expected bytes such as 10MB, or requests, which have "
+			"no "
+			"unit, as in %.*s per %.*s",
+			SLICE_ARGS(unit), SLICE_ARGS(number), SLICE_ARGS(rest));
+	return true;
 }
 
 /* False with an error when it is a rate as other programs write it; else true. */
@@ -178,11 +195,8 @@ static bool parse_rate(struct value *value)
 	unsigned calendar;
 
 	if (!split_per(value->text, &amount, &rest) || !scan_next_token(&rest, &period)) {
-		if (has_blank_within(value->text, &amount, &rest))
-			return value_fail_plainly(value,
-				"\"%.*s %.*s\" has a blank in it; expected %.*s%.*s",
-				SLICE_ARGS(amount), SLICE_ARGS(rest), SLICE_ARGS(amount),
-				SLICE_ARGS(rest));
+		if (is_amount_of_two_words(value))
+			return false;
 		return fail_foreign_rate(value) &&
 		       value_fail(value, "invalid rate \"%.*s\"", SLICE_ARGS(value->text));
 	}

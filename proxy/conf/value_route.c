@@ -56,14 +56,6 @@ static const char *read_host(struct value *value, struct slice host)
 	return copy;
 }
 
-static bool list_holds(const struct conf_text_list *list, const char *text)
-{
-	for (size_t i = 0; i < list->count; i++)
-		if (strcmp(list->items[i], text) == 0)
-			return true;
-	return false;
-}
-
 static bool fail_host(struct value *value, struct slice host)
 {
 	if (slice_equal(host, SLICE("*")))
@@ -71,7 +63,7 @@ static bool fail_host(struct value *value, struct slice host)
 			"invalid host \"*\"; expected no host, for any, or %s",
 			value->option->type->expected);
 	if (scan_is_url(host))
-		return value_fail(value, "\"%.*s\" is a URL", SLICE_ARGS(host));
+		return value_fail_url(value, host, false);
 	if (host.len > 0 && host.at[0] != '[' && memchr(host.at, ':', host.len))
 		return value_fail(value, "\"%.*s\" has a port", SLICE_ARGS(host));
 	return value_fail(value, "invalid host \"%.*s\"", SLICE_ARGS(host));
@@ -88,7 +80,7 @@ static bool parse_hosts(struct value *value)
 
 		if (!host)
 			good = fail_host(value, item);
-		else if (list_holds(hosts, host))
+		else if (!text_index_add(&value->build->texts, value->build->arena, hosts, host))
 			good = value_fail_plainly(value, "\"%s\" is given twice", host);
 		else
 			value_list_add(value, hosts, host);

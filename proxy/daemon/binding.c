@@ -308,7 +308,7 @@ bool bindings_are_free(const struct conf *conf, const struct handover *inherited
 			log_error(
 				"%s:%u: listener %s: can't listen on %s: %s; two sluice processes "
 				"can share an address if both have the same state folder",
-				CONF_PLACE_ARGS(conf, listener->line), listener->name,
+				CONF_PLACE_ARGS(conf, listener->binds[j].line), listener->name,
 				listener->binds[j].text, strerror(EADDRINUSE));
 			all = false;
 		}

@@ -245,6 +245,12 @@ def explain(t):
         for query in ("path=no-slash", "method=G%20T", "address=here", "field.X%20Y=1", "host=a%20b",
                       "field.X=1%0d%0a%0d%0aGET%20/%20HTTP/1.1", "path=/%2500", "path=/%00"):
             equal(admin.json("/api/v1/explain?" + query)[0], 400, query)
+        # An end of a line would be a field of its own.
+        for query in ("path=/%0D%0AX-Key:%20ann", "path=/&field.A=b%0D%0AX-Key:%20ann", "path=/&field.A%0AB=c", "path=/&host=a%0D%0Ab:%20c",
+                      "path=/&method=GET%20/x%0A"):
+            status, answer = admin.json("/api/v1/explain?" + query)
+            equal((status, "control character" in answer["detail"]), (400, True), query)
+        true("expected it as in /account" in admin.json("/api/v1/explain?path=account")[1]["detail"], "a path without a slash")
 
 
 @group("reload", workers=[1])

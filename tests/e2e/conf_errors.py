@@ -1,9 +1,11 @@
 """Mistakes in the ini: all are listed, each with file and line; nothing is started half configured."""
 import re
 import shlex
+import socket
+import subprocess
 
 from lib import process
-from lib.process import BINARY
+from lib.process import BINARY, Port
 from lib.sluice import check, to
 from lib.tap import equal, group, main, test, true
 
@@ -110,7 +112,7 @@ FOREIGN = (
     ("tabs for blanks, and indented", GOOD.replace("\n", "\n\t").replace(" = ", "\t=\t"), ()),
     ("UTF-16", GOOD.encode("utf-16"), (":1: the text is in UTF-16",)),
     ("a picture", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40,
-     (": there is no [listener NAME]", ':1: invalid setting "\ufffdPNG"', *(f":{n}: byte 0x" for n in range(2, 12)), ":12: 32 more lines hold control characters")),
+     (": there is no [listener NAME]", ':1: invalid setting "?PNG"', *(f":{n}: byte 0x" for n in range(2, 12)), ":12: 32 more lines hold control characters")),
     ("comments only", "# nothing\n\n", (": the file is empty",)),
     ("a key before any section", "workers = 1\n" + GOOD.replace("workers = 2\n", ""),
      (":1: workers = 1 precedes every section; expected [sluice] first",)),
@@ -241,6 +243,36 @@ def command_line(t):
                 found, output = process.run([BINARY, command, *option, t.path("none.ini")])
                 equal(found, 1, f"exit status, it said {output!r}")
                 true(t.path("none.ini") in output, f"output {output!r}")
+
+
+@group("lists, terminals and ports", workers=[1])
+def more(t):
+    base = "[listener a]\nbind = 127.0.0.1:{port}\n[upstream o]\nserver = 127.0.0.1:1\n[route r]\npath = /\nupstream = o\n"
+    with t.point("400,000 hosts are read before the deadline, which a quadratic list would miss"):
+        lines = ["host = " + ", ".join(f"h{at + i}.test" for i in range(400)) for at in range(0, 400_000, 400)]
+        path = t.file("hosts.ini", base.format(port=1) + "\n".join(lines))
+        equal(process.run([BINARY, "check", "-c", path])[0], 0, "exit status")
+        path = t.file("twice.ini", base.format(port=1) + "\n".join(lines) + "\nhost = h7.test\n")
+        true('host: "h7.test" is given twice' in process.run([BINARY, "check", "-c", path])[1], "one twice")
+    with t.point("no control character of a file is written to the terminal"):
+        for text in (b"[listener a\xc2\x9b2J]\n", b"[sluice]\npid_file = /tmp/\xc2\x9b2J\n",
+                     b"[sluice]\nx\x9b2J = 1\n", b"[nothing\xc2\x852J]\n"):
+            path = t.path("controls.ini")
+            with open(path, "wb") as out:
+                out.write(base.format(port=1).encode() + text)
+            for more in ([], ["--dump"]):
+                done = subprocess.run([BINARY, "check", *more, "-c", path], capture_output=True, check=False)
+                output = done.stdout + done.stderr
+                true(b"\x9b" not in output and b"\x85" not in output, output)
+    with t.point("the line of a busy port is the bind's"):
+        held = Port(socket.AF_INET)
+        t.defer(held.release)
+        listening = held.bind_another()
+        listening.listen()
+        t.defer(listening.close)
+        path = t.file("busy.ini", "# a line\n\n" + base.format(port=held.number).replace("[listener a]", "[listener a]\n"))
+        output = process.run([BINARY, "run", "-c", path])[1]
+        true(f"{path}:5: listener a: can't listen on" in output, output)
 
 
 main()

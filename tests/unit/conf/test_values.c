@@ -146,6 +146,12 @@ static void addresses(void **state)
 	bad("listener m", "bind = 80",
 		"\"80\" has no address (0.0.0.0 is all of IPv4, [::] all of IPv6); expected");
 	bad("listener m", "bind = http://10.0.0.1:80", "\"http://10.0.0.1:80\" is a URL; expected");
+	bad("listener m", "bind = http://10.0.0.1:80/", "systemd:NAME, here 10.0.0.1:80");
+	bad("listener m", "bind = https://10.0.0.1:80", "without TLS");
+	bad("listener m", "bind = 10.0.0.1:443 ssl",
+		"unexpected \"ssl\" behind \"10.0.0.1:443\"; expected only ADDRESS:PORT");
+	bad("listener m", "bind = 443 ssl http2", "without TLS");
+	bad("listener m", "bind = 443 reuseport", "unexpected \"reuseport\" behind \"443\"");
 	parse_bad(TEXT_BASE "[upstream v]\nserver = https://a:443/\n", 11,
 		"\"https://a:443/\" is a URL; expected HOST:PORT");
 	parse_bad(TEXT_BASE "[upstream v]\nserver = :80\n", 11, "\":80\" has no address; expected");
@@ -199,6 +205,10 @@ static void servers(void **state)
 	bad("upstream v", "server = a:1 wieght=2", "did you mean weight=?");
 	bad("upstream v", "server = a:1 weight=", "weight has no value");
 	bad("upstream v", "server = a:1 backup", "is not key=value");
+	bad("upstream v", "server = a:1 b:2",
+		"\"b:2\" is a second server; expected a line for each, here server = b:2");
+	bad("upstream v", "server = a:1, b:2",
+		"expected one server, and a line server = HOST:PORT");
 	bad("upstream v", "server = a b:1", "has no port");
 	bad("upstream v", "server = a_-..b:1", "invalid address");
 	bad("upstream v", "server = http://a:1", "is a URL");
@@ -275,6 +285,8 @@ static void rates_of_other_languages(void **state)
 		{"10mb per 1s", "rate: invalid amount \"10mb\", did you mean 10MB?"},
 		{"10KB per 1s", "did you mean 10kB?"},
 		{"10 MB per 1s", "rate: \"10 MB\" has a blank in it; expected 10MB"},
+		{"10 req per 1s", "unexpected \"req\"; expected bytes such as 10MB, or requests, "
+				  "which have no unit, as in 10 per 1s"},
 		{"1.5MB per 1s",
 			"invalid amount \"1.5MB\"; expected a whole number without separators"},
 		{"1,000 per 1h",
@@ -409,6 +421,7 @@ static void bad_routes(void **state)
 		{"host = a.*.b", "invalid host"},
 		{"host = a:80", "\"a:80\" has a port; expected names such as"},
 		{"host = http://a/", "\"http://a/\" is a URL; expected names such as"},
+		{"host = http://a:80/", "or *.example.com, here a"},
 		{"host = a..b", "invalid host"}, {"host = a, a", "is given twice"},
 		{"method = GETT", "did you mean \"GET\"?"}, {"method = get", "upper case"},
 		{"method = CONNECT", "unknown method"}, {"refund = 6xx", "invalid final status"},
