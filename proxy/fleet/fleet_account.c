@@ -86,7 +86,7 @@ static bool open_charge(struct account *account, const struct gate_identity *ide
 	charge->said = WAY_ASK;
 	charge->rung = RUNG_STORE;
 	charge->own = -1;
-	charge->is_owed = false;
+	charge->is_owed = charge->is_shared = false;
 	charge->late_ns = 0;
 	own->reserves[own->count] = (struct reserve){0};
 	if (limit->of_fleet) {

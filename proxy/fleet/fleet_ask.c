@@ -106,8 +106,7 @@ enum authority_answer fleet_ask(struct authority *authority,
 	if (account->is_away)
 		return judgement_without_store(account, &local, judgement);
 	ladder_climb(account, true);
-	if (!account->refused)
-		own_take_share(account, RUNG_RETURNING);
+	own_take_beside(account);
 	if (ways_take(account) == 0) {
 		judgement_fill(account, &local, NULL, true, judgement);
 		return AUTHORITY_JUDGED;

@@ -27,6 +27,9 @@ bool ladder_init(struct ladder *ladder)
 		atomic_init(&ladder->parts[part].forgot_ms, 0);
 		atomic_init(&ladder->parts[part].young_ms, 0);
 	}
+	for (size_t i = 0; i < LADDER_SHARED; i++)
+		atomic_init(&ladder->shared_ms[i], 0);
+	atomic_init(&ladder->any_shared_ms, 0);
 	atomic_init(&ladder->nodes, 0);
 	pthread_mutex_init(&ladder->lock, NULL);
 	ladder->seen[0] = ladder->said[0] = '\0';
@@ -62,6 +65,27 @@ bool ladder_learn(
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms)
 {
 	atomic_store_explicit(&ladder->parts[part].back_ms, now_ms, memory_order_relaxed);
+}
+
+static size_t place_of(struct throttle_key caller)
+{
+	return (size_t)((caller.lo >> 32 ^ caller.lo >> 8 ^ caller.hi) % LADDER_SHARED);
+}
+
+bool ladder_share(struct ladder *ladder, struct throttle_key caller, uint64_t now_ms)
+{
+	uint64_t before_ms = atomic_load_explicit(&ladder->any_shared_ms, memory_order_relaxed);
+
+	atomic_store_explicit(&ladder->shared_ms[place_of(caller)], now_ms, memory_order_relaxed);
+	atomic_store_explicit(&ladder->any_shared_ms, now_ms, memory_order_relaxed);
+	return before_ms + SAME_MS < now_ms;
+}
+
+static uint64_t shared_ms_of(const struct ladder *ladder, struct throttle_key caller)
+{
+	if (atomic_load_explicit(&ladder->any_shared_ms, memory_order_relaxed) == 0)
+		return 0;
+	return atomic_load_explicit(&ladder->shared_ms[place_of(caller)], memory_order_relaxed);
 }
 
 /* ---- a limit's rung -------------------------------------------------------------------------- */
@@ -216,7 +240,10 @@ void ladder_climb_one(struct account *account, struct account_charge *charge, bo
 		climb_strict(account, charge, facts);
 		return;
 	}
+	facts.shared_ms = shared_ms_of(ladder, charge->caller);
 	charge->rung = rung_of(charge->down, &facts, window_ms_of(&charge->rule));
+	charge->is_shared = charge->down == CONF_STORE_DOWN_LOCAL &&
+			    rung_is_shared(&facts, window_ms_of(&charge->rule));
 	charge->share = rung_share(charge->quota, nodes);
 }
 
@@ -234,12 +261,15 @@ static bool is_first(const struct ladder *ladder, unsigned part,
 	const struct account_charge *charge, uint64_t now_ms)
 {
 	const struct part_times times = times_of_part(ladder, part);
+	uint64_t shared_ms = shared_ms_of(ladder, charge->caller);
 
 	if (charge->down == CONF_STORE_DOWN_STRICT)
 		return false;
-	if (times.back_ms == 0 && times.forgot_ms == 0) /* most stores: never lost, nor forgetful */
+	/* most stores: never lost, nor forgetful, nor slow */
+	if (times.back_ms == 0 && times.forgot_ms == 0 && shared_ms == 0)
 		return true;
 	struct rung_facts facts = facts_of(times, 0, now_ms);
+	facts.shared_ms = shared_ms;
 	facts.has_store = true;
 	return rung_of(charge->down, &facts, window_ms_of(&charge->rule)) == RUNG_STORE;
 }
@@ -283,6 +313,8 @@ static struct ladder_sight look(const struct authority *authority, const struct 
 		.down = ladder_down(conf, limit), .nodes = nodes_of(ladder, conf)};
 	struct rung_facts facts = facts_of(times, sight.nodes, now_ms);
 
+	facts.shared_ms = atomic_load_explicit(
+		&ladder->any_shared_ms, memory_order_relaxed); /* a time alone */
 	facts.has_store = atomic_load(&node->store_links) == node->worker_count;
 	if (sight.down == CONF_STORE_DOWN_STRICT)
 		look_at_strict(ladder, conf, limit, &sight, &facts);

@@ -30,6 +30,7 @@ struct fleet_worker;
 struct node;
 
 #define LADDER_TEXT_BYTES 512
+#define LADDER_SHARED     4096
 
 /* Of a part of the store (slot.h); relaxed: numbers that stand alone. */
 struct ladder_part {
@@ -41,6 +42,9 @@ struct ladder_part {
 struct ladder {
 	struct ladder_part parts[1 + SLOT_PARTS]; /* the first alone, but of a cluster */
 	_Atomic unsigned nodes;                   /* that divide a limit; 0: unknown (standing.h) */
+	/* When a share admitted callers with store_down = local, by a part of their keys, and any
+	 * of them; relaxed. Callers that have a place together are taken for one. */
+	_Atomic uint64_t shared_ms[LADDER_SHARED], any_shared_ms;
 	struct debts debts;
 	struct strict strict; /* of store_down = strict */
 	pthread_mutex_t lock; /* of what follows */
@@ -61,6 +65,10 @@ bool ladder_learn(
 	struct ladder *ladder, unsigned part, const struct ladder_memory *memory, uint64_t now_ms);
 /* A worker has found a part of the store again. */
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms);
+
+/* The node's share of a limit with store_down = local has admitted this caller. True: none had for
+ * some time, so that rungs have changed by that. */
+bool ladder_share(struct ladder *ladder, struct throttle_key caller, uint64_t now_ms);
 
 /* The behaviour of a limit of the fleet without the store: its own word, or that of [fleet]; the
  * default of a limit that shares cannot divide is to refuse. */

@@ -99,7 +99,8 @@ struct wish {
  * had more to give (strict.h). */
 static struct wish wish_of(const struct account_charge *charge)
 {
-	return (struct wish){.ends = charge->down == CONF_STORE_DOWN_STRICT, .wants = true};
+	return (struct wish){
+		.ends = charge->down == CONF_STORE_DOWN_STRICT || charge->is_shared, .wants = true};
 }
 
 static void plan(struct fleet_worker *fleet, struct lease_part *part, struct wish wish,

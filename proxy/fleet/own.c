@@ -2,6 +2,7 @@
 
 #include "fleet/debts.h"
 #include "fleet/fleet.h"
+#include "fleet/ladder.h"
 #include "fleet/question.h"
 #include "fleet/reserve.h"
 #include "site/site.h"
@@ -132,6 +133,17 @@ bool own_take_share(struct account *account, enum rung rung)
 	return true;
 }
 
+void own_take_beside(struct account *account)
+{
+	bool is_shared = false;
+
+	for (unsigned i = 0; i < account->count; i++)
+		is_shared |= account->charges[i].way && account->charges[i].is_shared;
+	if (account->refused || !own_take_share(account, RUNG_RETURNING) || !is_shared)
+		return;
+	own_take_share(account, RUNG_SHARE);
+}
+
 /* ---- debts ----------------------------------------------------------------------------------- */
 
 static struct debt debt_of(const struct account_charge *charge)
@@ -158,6 +170,16 @@ static size_t callers_of(const struct account *account)
 	return (size_t)account->worker->worker->use->site->conf->totals.callers;
 }
 
+static void note_share(const struct account *account, const struct account_charge *charge)
+{
+	struct fleet_worker *fleet = account->worker;
+	uint64_t now_ms = worker_now_ms(fleet->worker);
+
+	if (charge->down == CONF_STORE_DOWN_LOCAL &&
+		ladder_share(fleet_ladder(fleet->authority), charge->caller, now_ms))
+		deadline_set(&fleet->look, now_ms, now_ms);
+}
+
 bool own_owe(struct account *account)
 {
 	struct debts *debts = fleet_debts(account->worker->authority);
@@ -170,6 +192,7 @@ bool own_owe(struct account *account)
 		struct debt of = debt_of(charge);
 		if (!debts_add(debts, &of, charge->cost, most, now_of(account), &charge->owed))
 			return false;
+		note_share(account, charge);
 		charge->said = WAY_TAKEN;
 		charge->slot = 0; /* nothing at the store */
 		charge->is_owed = true;

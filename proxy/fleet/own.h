@@ -23,6 +23,10 @@ struct account_charge;
 /* The request is admitted: counts it by those of its limits that have not counted it yet. */
 void own_count(struct account *account);
 
+/* Takes what must fit into the node's shares beside the store's verdict or a lease: charges on
+ * RETURNING, and of callers that a share has admitted (rung.h). */
+void own_take_beside(struct account *account);
+
 /* Takes the account's charges on this rung (SHARE: those that the store would be asked about) out
  * of the node's shares, all or none. False: they refuse; their outcomes say so, and
  * account->refused. */

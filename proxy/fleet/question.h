@@ -63,6 +63,7 @@ struct account_charge {
 	uint32_t number;                /* of the limit in the node's table, */
 	struct throttle_key own_caller; /* and its caller there */
 	int own;                        /* place in account.own; -1: it is not counted there */
+	bool is_shared;                 /* rung_is_shared */
 	bool is_owed;                   /* to the store, */
 	struct debt_time owed;          /* since then */
 	uint64_t late_ns;               /* of strict: an answer is not taken from then on; else 0 */

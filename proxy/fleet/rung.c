@@ -14,9 +14,18 @@ const char *rung_name(enum rung rung)
 	return names[rung];
 }
 
+bool rung_is_shared(const struct rung_facts *facts, uint64_t window_ms)
+{
+	uint64_t lasts_ms = window_ms < RUNG_SHARED_MS ? window_ms : RUNG_SHARED_MS;
+
+	return facts->shared_ms != 0 && facts->now_ms < facts->shared_ms + lasts_ms;
+}
+
 static bool is_returning(const struct rung_facts *facts, uint64_t window_ms)
 {
 	if (facts->back_ms != 0 && facts->now_ms < facts->back_ms + RUNG_RETURN_MS)
+		return true;
+	if (rung_is_shared(facts, window_ms))
 		return true;
 	return facts->has_forgotten && facts->now_ms < facts->forgot_ms + window_ms;
 }

@@ -21,6 +21,10 @@
  *    RUNG_RETURN_MS after a loss each request must fit into the share as well, so that nodes which
  *    come back later, within that time, still find the rest free: shares admit at most L until the
  *    last of them has charged its own, and from then on the store knows of all.
+ *  - local, with a store that is slow: a request whose answer is late is admitted by the share, and
+ *    the answer may bring a lease all the same. Until the store knows of that and what is on lease
+ *    has ended, or for a window, the caller is RETURNING: what leases and the store admit must fit
+ *    into the share as well, so that the two never add up.
  *  - A store that has lost its memory has forgotten what it admitted: RETURNING lasts until a
  * window after it began again.
  *
@@ -41,6 +45,10 @@
 /* How long a node that has the store back keeps to its share: longer than the longest pause between
  * two attempts to connect (store_link.c), and the time that these take. */
 #define RUNG_RETURN_MS 10000
+
+/* How long a caller keeps to the share that has admitted it, where its window is no shorter: what
+ * is on lease then ends within this time (rule_term_ms), and is not kept. */
+#define RUNG_SHARED_MS 30000
 
 enum rung {
 	RUNG_STORE,     /* the store judges, or leases that it gave */
@@ -63,7 +71,9 @@ struct rung_facts {
 	bool has_forgotten; /* it lost its memory while some node knew it, */
 	uint64_t forgot_ms; /* which began again then */
 	uint64_t young_ms;  /* until then its memory is young (judge.lua); 0: it is not */
-	bool has_share;     /* it is known how many nodes divide the limit */
+	uint64_t
+		shared_ms; /* when the share last admitted the caller; 0: never, as far as counts */
+	bool has_share;    /* it is known how many nodes divide the limit */
 	enum strict_state strict;
 	uint64_t tail_ms;  /* of strict: strict_tail_ms */
 	bool knows_memory; /* of strict: since it was found, it has said whether it has forgotten */
@@ -72,6 +82,9 @@ struct rung_facts {
 
 /* The rung of a limit with this window. */
 enum rung rung_of(enum conf_store_down down, const struct rung_facts *facts, uint64_t window_ms);
+
+/* Of local: has the share admitted the caller so recently that leases must fit into it, too? */
+bool rung_is_shared(const struct rung_facts *facts, uint64_t window_ms);
 
 /* Of strict: may the store not know yet what was admitted in the last window, and the tail? */
 bool rung_lacks_memory(const struct rung_facts *facts, uint64_t window_ms);

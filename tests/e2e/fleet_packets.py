@@ -8,6 +8,7 @@ from lib.hazard import Hazard
 from lib.process import resident_bytes, until
 from lib.redis import Redis
 from lib.sluice import to
+from lib.spans import most_within
 from lib.tap import equal, longer, main, test, true
 
 QUOTA, WINDOW = 120, 2.0
@@ -46,6 +47,35 @@ def exact_late(t):
 @test("lease: bytes are late, each by another time", workers=[1])
 def lease_late(t):
     late(t, "lease")
+
+
+def slow(t, way, count):
+    """Longer than store_timeout, so that shares admit what the store, or a lease of a late answer, may admit too."""
+    hazard, origin, all_nodes = begin(t, way, count, "store_down = local\nstore_timeout = 20ms\n")
+    load = Load(t, 2).begin(all_nodes)
+    more_requests(origin, QUOTA)
+    hazard.late(0.0125, 0.014)
+    more_requests(origin, 2 * QUOTA)  # windows that overlap the change may hold twice the quota
+    began = time.monotonic()
+    more_requests(origin, 5 * QUOTA)
+    hazard.late(0, 0)
+    more_requests(origin, 2 * QUOTA)
+    load.end()
+    spans = [span for span in load.spans(origin) if span[0] >= began]
+    most = most_within(spans, WINDOW - 0.05)
+    t.note(f"answers {load.answers}, at most {most} of {QUOTA} within {WINDOW} s")
+    true(most <= QUOTA, f"{most} were sent and had arrived within {WINDOW} s")
+
+
+@test("lease and local: a store that is slower than store_timeout does not add up with the share", workers=[1])
+def lease_slow(t):
+    for count in (1, 3):
+        slow(t, "lease", count)
+
+
+@test("exact and local: the same", workers=[1])
+def exact_slow(t):
+    slow(t, "exact", 2)
 
 
 def troubled(t, way):

@@ -141,6 +141,8 @@ static void find_hands(void)
 	for (unsigned i = 0; i < LIMITS; i++)
 		world.hands[i] = account_of(&judgement)->charges[i].hand;
 	fleet_refund(world.fleet.authority, &judgement.receipt);
+	/* long ago */
+	atomic_store(&fleet_ladder(world.fleet.authority)->any_shared_ms, 0);
 }
 
 /* So much is in hand of a limit, for so long; below 0: it is over. */

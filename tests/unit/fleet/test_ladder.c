@@ -220,6 +220,27 @@ static void after_a_loss_both_judge_for_a_while(void **state)
 	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
 }
 
+/* A slow store: the answer to a request that the share has admitted may bring a lease. */
+static void a_caller_that_a_share_admitted_keeps_to_it(void **state)
+{
+	(void)state;
+	struct conf_limit *limit = add(CONF_STORE_DOWN_LOCAL);
+	const struct throttle_key caller = {1, 1 << 8}, other = {1, 1 << 9};
+
+	assert_true(ladder_share(ladder(), other, BEGIN_MS));
+	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
+	assert_false(ladder_share(ladder(), caller, BEGIN_MS));
+	climbs(CONF_STORE_DOWN_LOCAL, RUNG_RETURNING);
+	looks(limit, RUNG_RETURNING);
+	climbs(CONF_STORE_DOWN_REFUSE, RUNG_STORE);
+	assert_true(climb(CONF_STORE_DOWN_LOCAL, false)->is_shared);
+	fake_store_at(BEGIN_MS + RUNG_SHARED_MS - 1);
+	climbs(CONF_STORE_DOWN_LOCAL, RUNG_RETURNING);
+	fake_store_at(BEGIN_MS + RUNG_SHARED_MS);
+	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
+	looks(limit, RUNG_STORE);
+}
+
 static void learns(unsigned part, uint64_t epoch, uint64_t store_us, uint64_t now_ms)
 {
 	const struct ladder_memory memory = {epoch, store_us, 500};
@@ -456,6 +477,7 @@ UNIT_SUITE(test_ladder)
 		TEST(after_a_loss_both_judge_for_a_while),
 		TEST(a_store_that_forgot_is_doubted_for_a_window),
 		TEST(a_young_store_is_not_trusted),
+		TEST(a_caller_that_a_share_admitted_keeps_to_it),
 		TEST(parts_of_a_cluster_are_apart),
 		TEST(strict_waits_until_it_knows_the_list_and_the_memory),
 		TEST(strict_leaves_lost_nodes_their_shares),
