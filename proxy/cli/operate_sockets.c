@@ -185,11 +185,10 @@ static int operate(struct call *call, const struct operation *operation)
 
 int cli_sockets(struct call *call)
 {
-	const struct operation *operation = call->word_count > 1 ? find_operation(call) : NULL;
-
-	if (call->word_count > 1 && operation)
-		return fits(call, operation) ? operate(call, operation) : 2;
 	if (call->word_count > 1) {
+		const struct operation *operation = find_operation(call);
+		if (operation)
+			return fits(call, operation) ? operate(call, operation) : 2;
 		fprintf(stderr,
 			"sluice sockets: expected nothing, an id, post or send ID TEXT, or close, "
 			"abort or drain ID; all selects those that --find and --channel match\n");
