@@ -19,7 +19,7 @@ cp "${top_srcdir:-.}/configure.ac" "$tree/source"
 pretend "$tree/source/configure" 'echo "$0 $(pwd -P)" >>../configured'
 # pkg-config knows the libraries that stand in a file, all in version 1.
 pretend "$tree/tools/pkg-config" "grep -qx \"\$2\" '$tree/libraries' && echo 1"
-printf '%s\n' libevent_core inih libpcre2-8 jansson libmicrohttpd nettle libcurl libllhttp >"$tree/libraries"
+printf '%s\n' libevent_core inih libpcre2-8 jansson libmicrohttpd libcrypto libcurl libllhttp >"$tree/libraries"
 pretend "$tree/source/build/sluice" 'echo "sluice $*"'
 pretend "$tree/tools/dpkg-query" 'echo "install ok installed"'
 for name in rpm apk npm; do

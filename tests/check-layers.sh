@@ -124,6 +124,7 @@ else
 fi
 
 only llhttp.h proxy/http
+only openssl/ proxy/base
 only ini.h proxy/conf
 only microhttpd.h proxy/admin
 only wslay/ proxy/websocket

@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <nettle/memops.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include "base/digest.h"
 
 #define LINE_BYTES 1024
-#define HASHED     "sha256:"
 
 struct token {
 	enum admin_role role;
@@ -40,9 +38,9 @@ static bool read_hex(const char *text, unsigned char digest[static DIGEST_BYTES]
 
 static bool read_token(const char *text, unsigned char digest[static DIGEST_BYTES])
 {
-	size_t prefix = strlen(HASHED);
+	size_t prefix = strlen(DIGEST_PREFIX);
 
-	if (strncmp(text, HASHED, prefix) == 0)
+	if (strncmp(text, DIGEST_PREFIX, prefix) == 0)
 		return read_hex(text + prefix, digest);
 	digest_make(slice_of(text), digest);
 	return true;
@@ -155,8 +153,7 @@ enum admin_role admin_tokens_role(const struct admin_tokens *tokens, const char 
 	 * token. */
 	digest_make((struct slice){authorization, len}, digest);
 	for (size_t i = 0; i < tokens->count; i++) {
-		if (memeql_sec(tokens->items[i].digest, digest, sizeof(digest)) &&
-			tokens->items[i].role > role)
+		if (digest_equal(tokens->items[i].digest, digest) && tokens->items[i].role > role)
 			role = tokens->items[i].role;
 	}
 	return role;

@@ -1,6 +1,10 @@
 #include "base/digest.h"
 
-#include <nettle/sha2.h>
+/* SHA256_Init and its kin stand on the caller's stack and can't fail. With OpenSSL 3.0, each
+ * EVP_DigestInit_ex2 allocates; the plan of a request would cost that, and depend on it. */
+#define OPENSSL_API_COMPAT 10101
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -8,11 +12,28 @@ static const char digits[] = "0123456789abcdef";
 
 void digest_make(struct slice data, unsigned char digest[static DIGEST_BYTES])
 {
-	struct sha256_ctx context;
+	SHA256_CTX context;
 
-	sha256_init(&context);
-	sha256_update(&context, data.len, (const uint8_t *)data.at);
-	sha256_digest(&context, DIGEST_BYTES, digest);
+	SHA256_Init(&context);
+	SHA256_Update(&context, data.at, data.len);
+	SHA256_Final(digest, &context);
+}
+
+bool digest_equal(
+	const unsigned char a[static DIGEST_BYTES], const unsigned char b[static DIGEST_BYTES])
+{
+	return CRYPTO_memcmp(a, b, DIGEST_BYTES) == 0;
+}
+
+void digest_sha1(
+	struct slice first, struct slice second, unsigned char digest[static DIGEST_SHA1_BYTES])
+{
+	SHA_CTX context;
+
+	SHA1_Init(&context);
+	SHA1_Update(&context, first.at, first.len);
+	SHA1_Update(&context, second.at, second.len);
+	SHA1_Final(digest, &context);
 }
 
 void digest_text(struct slice data, char out[static DIGEST_TEXT_BYTES])

@@ -13,7 +13,7 @@
 #define HS256_TOKEN_BYTES(bytes) ((bytes) / 3 * 4 + 128)
 
 /* Signs `claims`, a JSON object. `out` has room for HS256_TOKEN_BYTES(claims.len); returns the
- * bytes of the token, which is not NUL-terminated. */
+ * bytes of the token, which is not NUL-terminated; 0 without memory. */
 size_t hs256_sign(struct slice key, struct slice claims, char *out);
 
 /* Splits a token whose signature is that of `key`, and decodes its header and claims into `room`,

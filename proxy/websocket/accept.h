@@ -7,7 +7,7 @@
 #define ACCEPT_BYTES 28
 
 /* Sec-WebSocket-Accept for a Sec-WebSocket-Key: Base64 of the SHA-1 of the key and the GUID of
- * RFC 6455 section 1.3. Not NUL-terminated. */
-void accept_make(struct slice key, char accept[static ACCEPT_BYTES]);
+ * RFC 6455 section 1.3. NUL-terminated. */
+void accept_make(struct slice key, char accept[static ACCEPT_BYTES + 1]);
 
 #endif

@@ -110,7 +110,7 @@ struct gateway {
 	uint8_t request_id_len;
 	struct gateway_text head; /* all lines that are the same each time */
 	struct gateway_text path; /* for the log */
-	char accept[ACCEPT_BYTES];
+	char accept[ACCEPT_BYTES + 1];
 
 	/* the contents of its answers */
 	struct gateway_text answer; /* the head of that to OPEN, then the 101's */
