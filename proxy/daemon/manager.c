@@ -5,7 +5,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "config.h"
+#ifdef HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -14,6 +18,23 @@
 
 /* What a drain may take beyond shutdown_timeout: joining threads, writing the state. */
 #define STOP_GRACE_MS 15000
+
+#ifndef HAVE_SYSTEMD
+/* As with libsystemd where NOTIFY_SOCKET is not set. */
+static int __attribute__((format(printf, 2, 3))) sd_notifyf(int unset, const char *format, ...)
+{
+	(void)unset;
+	(void)format;
+	return 0;
+}
+
+static int sd_watchdog_enabled(int unset, uint64_t *us)
+{
+	(void)unset;
+	(void)us;
+	return 0;
+}
+#endif
 
 static unsigned long long monotonic_us(void)
 {
@@ -41,7 +62,7 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 	if (!all_have_answered(relay))
 		return;
 	if (manager->pings > 0)
-		notify_send(&manager->notify, "WATCHDOG=1");
+		sd_notifyf(0, "WATCHDOG=1");
 	manager->pings++;
 	for (unsigned i = 0; i < relay->node.worker_count; i++)
 		worker_command(relay->node.workers[i], WORKER_PING);
@@ -59,32 +80,21 @@ void manager_answer_all(struct worker *worker)
 	atomic_store_explicit(&worker->inbox.pings_answered, UINT64_MAX, memory_order_release);
 }
 
-void manager_open(struct relay *relay)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-
-	if (!notify_open(&relay->manager.notify, path))
-		log_warn("NOTIFY_SOCKET is \"%s\": %s; the service manager is not notified", path,
-			strerror(errno));
-}
-
 void manager_close(struct relay *relay)
 {
 	if (relay->manager.watchdog)
 		event_free(relay->manager.watchdog);
 	relay->manager.watchdog = NULL;
-	notify_close(&relay->manager.notify);
 }
 
 static void begin_watchdog(struct relay *relay)
 {
-	uint64_t us = notify_watchdog_us(
-		getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"), (uint64_t)getpid());
+	uint64_t us = 0;
+
+	if (sd_watchdog_enabled(0, &us) <= 0)
+		return;
 	struct timeval period = {
 		.tv_sec = (time_t)(us / 4 / 1000000), .tv_usec = (suseconds_t)(us / 4 % 1000000)};
-
-	if (us == 0 || relay->manager.notify.fd < 0)
-		return;
 	relay->manager.watchdog =
 		event_new(relay->node.loop.base, -1, EV_PERSIST, on_watchdog, relay);
 	if (!relay->manager.watchdog || event_add(relay->manager.watchdog, &period) != 0)
@@ -95,24 +105,29 @@ static void begin_watchdog(struct relay *relay)
 
 void manager_ready(struct relay *relay)
 {
-	notify_send(&relay->manager.notify, "READY=1\nSTATUS=Serving by %s, %u workers",
+	int notified = sd_notifyf(0, "READY=1\nSTATUS=Serving by %s, %u workers",
 		relay->site->conf->path, relay->node.worker_count);
-	begin_watchdog(relay);
+
+	if (notified < 0)
+		log_warn("NOTIFY_SOCKET is \"%s\": %s; the service manager is not notified",
+			getenv("NOTIFY_SOCKET"), strerror(-notified));
+	if (notified > 0)
+		begin_watchdog(relay);
 }
 
 void manager_reloading(struct relay *relay)
 {
-	notify_send(&relay->manager.notify, "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=Reading %s",
-		monotonic_us(), relay->site->conf->path);
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=Reading %s", monotonic_us(),
+		relay->site->conf->path);
 }
 
 void manager_reloaded(struct relay *relay, bool effective)
 {
 	if (effective)
-		notify_send(&relay->manager.notify, "READY=1\nSTATUS=Serving by %s, %u workers",
-			relay->site->conf->path, relay->node.worker_count);
+		sd_notifyf(0, "READY=1\nSTATUS=Serving by %s, %u workers", relay->site->conf->path,
+			relay->node.worker_count);
 	else
-		notify_send(&relay->manager.notify,
+		sd_notifyf(0,
 			"READY=1\nSTATUS=Serving by the last good configuration: %s has errors, "
 			"which the log lists",
 			relay->site->conf->path);
@@ -121,15 +136,15 @@ void manager_reloaded(struct relay *relay, bool effective)
 void manager_handed_over(struct relay *relay, long pid)
 {
 	/* The manager hears this process no more, and the new one only after this. */
-	notify_send(&relay->manager.notify, "MAINPID=%ld\nREADY=1\nSTATUS=Process %ld serves by %s",
-		pid, pid, relay->site->conf->path);
+	sd_notifyf(0, "MAINPID=%ld\nREADY=1\nSTATUS=Process %ld serves by %s", pid, pid,
+		relay->site->conf->path);
 }
 
-void manager_stopping(struct relay *relay, uint64_t timeout_ms)
+void manager_stopping(uint64_t timeout_ms)
 {
 	unsigned long long timeout_us = (timeout_ms + STOP_GRACE_MS) * 1000ULL;
 
-	notify_send(&relay->manager.notify,
+	sd_notifyf(0,
 		"STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\nSTATUS=Draining: finishing requests in "
 		"progress, at most %llu ms",
 		timeout_us, (unsigned long long)timeout_ms);

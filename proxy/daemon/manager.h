@@ -8,8 +8,8 @@
  *     all have answered the last ping: WATCHDOG=1, the next ping
  *     one has not:                     nothing, and the manager restarts us when its period is over
  *
- * Without NOTIFY_SOCKET in the environment nothing of this happens. All of it is the main thread's,
- * but for manager_answer.
+ * Without NOTIFY_SOCKET in the environment, or libsystemd, nothing of this happens. All of it is
+ * the main thread's, but for manager_answer.
  */
 #ifndef DAEMON_MANAGER_H
 #define DAEMON_MANAGER_H
@@ -18,29 +18,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/notify.h"
-
 struct relay;
 struct worker;
 
 struct manager {
-	struct notify notify;
 	struct event *watchdog; /* NULL: none is wanted */
 	uint64_t pings;         /* the last one */
 };
 
-/* Reads the environment; one that makes no sense is a line in the log. */
-void manager_open(struct relay *relay);
-void manager_close(struct relay *relay);
-
-/* All listen and serve. Begins the watchdog. */
+/* All listen and serve. Begins the watchdog. A NOTIFY_SOCKET that cannot be used is a line in the
+ * log. */
 void manager_ready(struct relay *relay);
+/* Ends the watchdog. */
+void manager_close(struct relay *relay);
 /* A reload has begun, and has ended: it took effect, or nothing has changed. */
 void manager_reloading(struct relay *relay);
 void manager_reloaded(struct relay *relay, bool effective);
 /* A drain has begun that takes `timeout_ms` at most: the manager is asked for that time and some
  * more. */
-void manager_stopping(struct relay *relay, uint64_t timeout_ms);
+void manager_stopping(uint64_t timeout_ms);
 
 /* Process `pid` has taken over and is the service's from now on. */
 void manager_handed_over(struct relay *relay, long pid);

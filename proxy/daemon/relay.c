@@ -292,7 +292,6 @@ static bool start(struct relay *relay, struct conf *conf)
 		conf_release(conf);
 		return false;
 	}
-	manager_open(relay);
 	if (!upgrade_inherit(relay)) {
 		conf_release(conf);
 		return false;
@@ -403,7 +402,6 @@ static void finish(struct relay *relay)
 int relay_run(struct conf *conf, const struct relay_service *service)
 {
 	struct relay relay = {.service = service,
-		.manager.notify.fd = -1,
 		.signals.fd = -1,
 		.successor = -1,
 		.started_ns = clock_monotonic_ns()};

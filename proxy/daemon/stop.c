@@ -52,7 +52,7 @@ static void begin_stop(struct relay *relay)
 	reload_cancel(relay);
 	health_share_leave(relay);
 	if (!relay->handed_over)
-		manager_stopping(relay, lame_ms + relay->site->conf->shutdown_timeout_ms);
+		manager_stopping(lame_ms + relay->site->conf->shutdown_timeout_ms);
 	if (lame_ms > 0 && event_add(relay->stop_timer, &lame) == 0)
 		log_info("lame duck: serving for %llu ms more while /readyz answers 503",
 			(unsigned long long)lame_ms);

@@ -173,7 +173,7 @@ def watchdog_of(t):
 
     gate = t.event()
     held = t.origin(lambda x: (gate.wait(process.DEADLINE_SECONDS), x.reply(200, b"")))
-    # Ten messages wait in the manager's socket, and the next one is lost: a test that stood still for long would miss it.
+    # Ten messages wait in the manager's socket, and the sender of the next one waits: a test must not stand still for long.
     usec = str(int(3 * WATCHDOG_SECONDS * 1e6))
     sluice = t.sluice(to(held), environment=manager.environment(WATCHDOG_USEC=usec))
     equal(manager.message().get("READY"), "1", "READY")
