@@ -115,17 +115,13 @@ static bool put_status(struct http_out *out, const json_t *response)
 /* As a client's node would read it from a server. */
 static bool is_head(struct slice head)
 {
-	const struct http_parser_limits limits = {256 * 1024, 0, 512};
-	struct http_parser parser = {0};
+	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
 	struct http_framing framing;
 	struct http_head read;
 
 	http_head_init(&read);
-	http_parser_begin_response(&parser, &read, &limits);
-	bool is_good = http_parser_head(&parser, head.at, head.len) == HTTP_PARSE_DONE &&
-		       read.len == head.len &&
+	bool is_good = http_read_response(&read, head, &limits) && read.len == head.len &&
 		       http_frame_response(&read, HTTP_METHOD_GET, &framing);
-	http_parser_end(&parser);
 	http_head_clear(&read);
 	return is_good;
 }

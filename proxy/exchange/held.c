@@ -20,13 +20,7 @@ bool held_begin(struct exchange *x)
 
 static bool read_head(struct exchange *x, struct slice head)
 {
-	const struct http_parser_limits limits = {0};
-	struct http_parser parser = {0};
-
-	http_parser_begin_response(&parser, &x->response, &limits);
-	bool is_read = http_parser_head(&parser, head.at, head.len) == HTTP_PARSE_DONE;
-	http_parser_end(&parser);
-	return is_read &&
+	return http_read_response(&x->response, head, NULL) &&
 	       http_frame_response(&x->response, x->request.method, &x->response_framing);
 }
 

@@ -429,6 +429,18 @@ void http_parser_end(struct http_parser *parser)
 	http_chunked_end(&parser->chunked);
 }
 
+bool http_read_response(
+	struct http_head *head, struct slice bytes, const struct http_parser_limits *limits)
+{
+	static const struct http_parser_limits none = {0};
+	struct http_parser parser = {0};
+
+	http_parser_begin_response(&parser, head, limits ? limits : &none);
+	bool is_whole = http_parser_head(&parser, bytes.at, bytes.len) == HTTP_PARSE_DONE;
+	http_parser_end(&parser);
+	return is_whole;
+}
+
 void http_head_init(struct http_head *head)
 {
 	head->base = NULL;

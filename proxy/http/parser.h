@@ -65,6 +65,12 @@ enum http_parse http_parser_head(struct http_parser *parser, const char *base, s
 enum http_parse http_parser_chunked(
 	struct http_parser *parser, char *data, size_t len, size_t *consumed, size_t *produced);
 
+/* Reads a whole head of a response. False: `bytes` do not begin with one that is valid and within
+ * the limits (NULL: none). The head borrows from `bytes`; the caller clears it, also after false.
+ */
+bool http_read_response(
+	struct http_head *head, struct slice bytes, const struct http_parser_limits *limits);
+
 /* Frees what the parser holds (not the head). It can begin another message. */
 void http_parser_end(struct http_parser *parser);
 
