@@ -456,6 +456,10 @@ void listeners_retire(struct worker *worker)
 		next = l->next;
 		listener_retire(l);
 	}
+	/* The node's last client may have left here before this worker drained: others that drain
+	 * already, and sleep until there is none, have not been woken by that. */
+	if (atomic_load(&worker->node->clients) == 0)
+		node_wake_workers(worker->node);
 }
 
 void listeners_hand_over(struct worker *worker)

@@ -3,6 +3,7 @@
 #include "listen/listener.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "site/site_use.h"
 #include "fake_acceptor.h"
@@ -522,6 +523,41 @@ static void a_drain_leaves_them_half_of_its_time(void **state)
 	end(&w);
 }
 
+static bool is_woken(struct worker *worker)
+{
+	uint64_t count = 0;
+
+	return read(worker->loop.wake_fd, &count, sizeof(count)) == sizeof(count) && count > 0;
+}
+
+static void workers_that_wait_for_the_last_client_are_woken(void **state)
+{
+	const struct stage_conf conf = {.two_workers = true};
+	struct world w;
+
+	(void)state;
+	begin(&w, &conf);
+	struct worker *other = w.stage->workers[1];
+	is_woken(other);
+	come(&w, 1);
+	atomic_store(&w.stage->relay.node.clients, 1);
+	other->draining = true;
+	listener_client_gone(
+		w.listener); /* the other one waits for this, and we do not drain yet */
+	is_woken(other);
+	w.worker->draining = true;
+	listeners_retire(w.worker);
+	assert_true(is_woken(other));
+	atomic_store(&w.stage->relay.node.clients, 1);
+	listeners_retire(w.worker);
+	assert_false(is_woken(other));
+	come(&w, 1);
+	listener_client_gone(w.listener);
+	assert_true(is_woken(other));
+	w.worker->draining = other->draining = false;
+	end(&w);
+}
+
 static void a_bind_that_is_gone_retires(void **state)
 {
 	struct world w;
@@ -602,6 +638,7 @@ UNIT_SUITE(test_listener)
 		cmocka_unit_test(a_unix_socket_knows_no_handshake),
 		cmocka_unit_test(that_of_systemd_is_closed_at_once),
 		cmocka_unit_test(a_drain_leaves_them_half_of_its_time),
+		cmocka_unit_test(workers_that_wait_for_the_last_client_are_woken),
 		cmocka_unit_test(a_bind_that_is_gone_retires),
 		cmocka_unit_test(what_another_process_has_is_closed),
 		cmocka_unit_test(in_a_drain_none_is_opened),
