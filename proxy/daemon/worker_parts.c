@@ -162,6 +162,7 @@ static void command_listeners(struct worker *worker, unsigned commands)
 static const struct worker_part listeners = {.take_site = update_listeners,
 	.command = command_listeners,
 	.is_done = listeners_are_closed,
+	.work = "open listeners",
 	.end = listeners_close,
 	.free = listeners_free};
 
@@ -182,7 +183,8 @@ static bool has_no_clients(const struct worker *worker)
 	return !worker->downstreams;
 }
 
-static const struct worker_part clients = {.command = command_clients, .is_done = has_no_clients};
+static const struct worker_part clients = {
+	.command = command_clients, .is_done = has_no_clients, .work = "connections of clients"};
 
 /* A drain leaves them alone: they end with their peers, or when it stops. */
 static void command_passages(struct worker *worker, unsigned commands)
@@ -199,7 +201,7 @@ static bool has_no_passages(const struct worker *worker)
 }
 
 static const struct worker_part passages = {
-	.command = command_passages, .is_done = has_no_passages};
+	.command = command_passages, .is_done = has_no_passages, .work = "tunnels"};
 
 /* Writes what the round has composed. */
 static bool write_all(struct loop_stage *stage)
@@ -269,6 +271,7 @@ static void command_exchanges(struct worker *worker, unsigned commands)
 static const struct worker_part exchanges = {.command = command_exchanges,
 	.make = make_exchanges,
 	.is_done = has_no_exchanges,
+	.work = "requests",
 	.end = end_orphans,
 	.free = end_questions};
 

@@ -491,6 +491,7 @@ static bool is_done(const struct worker *worker)
 const struct worker_part fleet_part = {
 	.make = make,
 	.is_done = is_done,
+	.work = "sessions of the fleet",
 	.begin = look_at_site,
 	.take_site = look_at_site,
 	.end = end,

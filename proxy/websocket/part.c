@@ -103,6 +103,7 @@ const struct worker_part websockets_part = {
 	.command = command,
 	.end_turn = end_turn,
 	.is_done = is_done,
+	.work = "sockets of gateways",
 	.end = end_all,
 	.free = free_all,
 };

@@ -26,6 +26,16 @@ static void run_parts(struct worker *worker, unsigned commands)
 	}
 }
 
+/* The drain lasted too long, or was cut short by a second signal: says what it waited for. */
+static void log_work_left(struct worker *worker)
+{
+	for (const struct worker_part *const *part = worker->parts; *part; part++) {
+		if ((*part)->is_done && !(*part)->is_done(worker))
+			log_info("worker %u: ending although it has %s", worker->index,
+				(*part)->work);
+	}
+}
+
 static void run_commands(struct message *message)
 {
 	struct worker *worker = CONTAINER_OF(message, struct worker, inbox.command);
@@ -41,7 +51,10 @@ static void run_commands(struct message *message)
 	if (ends & WORKER_DRAIN)
 		worker->drain_began_ms = worker_now_ms(worker);
 	worker->draining = true;
-	worker->stopping |= (ends & WORKER_STOP) != 0;
+	if (ends & WORKER_STOP && !worker->stopping) {
+		log_work_left(worker);
+		worker->stopping = true;
+	}
 	run_parts(worker, ends);
 }
 

@@ -163,6 +163,7 @@ struct worker_part {
 	bool (*is_done)(const struct worker *worker); /* drained: has it nothing left to do? */
 	void (*end)(struct worker *worker);           /* its thread is about to end */
 	void (*free)(struct worker *worker);          /* and has. Main thread */
+	const char *work; /* with is_done: what it has left when it is not, for the log */
 };
 
 /* Makes it, with its loop and wake-up, and its parts (ended by NULL). NULL with a line in the log.

@@ -425,6 +425,7 @@ def shutdown_timeout(t):
     sluice.terminate()
     equal(sluice.wait(), 1, "exit status")
     member('outcome="shutdown"', read(log), "the access log")
+    member("ending although it has connections of clients", sluice.log(), "the error log")
     member(client.read_to_any_end()[:12], (b"", b"HTTP/1.1 503", b"HTTP/1.1 504", b"HTTP/1.1 502"), "the cut one's end")
 
 
