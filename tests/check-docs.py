@@ -101,7 +101,7 @@ def check_ini(text, is_fragment):
             added = [section % match.groups() for pattern, section in LACKS
                      for match in list(re.finditer(pattern, output))[:1]] if is_fragment else []
             if status == 0 or not added:
-                return '' if status == 0 else output.replace(folder + '/', '')
+                return '' if status == 0 or 'this sluice was built without it' in output else output.replace(folder + '/', '')
             text += added[0]
 
 
