@@ -122,8 +122,8 @@ static bool set_value(struct value *value, void *object, const char *text, size_
 /* What is written is not added to the default. */
 static void clear_list(const struct option *option, void *object)
 {
-	if (option->type->list_bytes > 0)
-		memset((char *)object + option->offset, 0, option->type->list_bytes);
+	if (option->type->adds)
+		memset((char *)object + option->offset, 0, option->size);
 }
 
 void value_set_defaults(struct value *value, const struct option_section *section, void *object)

@@ -51,7 +51,7 @@ static void check_reserved(struct build *build, const struct instance *instance)
 			"a node does not count the requests that it refuses because of the other "
 			"nodes",
 			"off");
-	if (limit->ban_count > 0)
+	if (limit->ban.count > 0)
 		refuse_way(build, instance, "ban",
 			"a node does not count the requests that it refuses because of the other "
 			"nodes",

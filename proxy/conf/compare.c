@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "conf/build.h"
+#include "conf/same.h"
 
 struct comparison {
 	enum conf_compare which;
@@ -43,7 +44,7 @@ static void compare(const struct comparison *comparison, const struct instance *
 		const struct setting *setting = instance_setting(now, option->name);
 		bool at_start = option->reload == RELOAD_START;
 		if (at_start != (comparison->which == CONF_COMPARE_START) ||
-			option->type->same(option, before->object, now->object))
+			option_same(option, before->object, now->object))
 			continue;
 		report(comparison, now,
 			(struct conf_change){CONF_CHANGE_SET, NULL, option,

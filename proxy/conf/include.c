@@ -178,4 +178,4 @@ void build_open_main(struct build *build)
 }
 
 const struct option_type type_include = {
-	"pattern", "a file's path, with * and ? for many", parse_include, same_texts, 0};
+	"pattern", "a file's path, with * and ? for many", parse_include, same_texts, false};

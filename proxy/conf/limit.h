@@ -45,6 +45,11 @@ enum conf_store_down {
 	CONF_STORE_DOWN_ADMIT
 };
 
+/* ban = 10 per 1m for 5m; 0: none */
+struct conf_ban {
+	uint64_t count, per_ns, for_ns;
+};
+
 struct conf_limit {
 	const char *name;
 	unsigned line;
@@ -66,8 +71,7 @@ struct conf_limit {
 	bool shadow; /* mode = shadow */
 	bool count_refused;
 	uint64_t delay_max_ms; /* on_exceed = delay 2s; 0: reject */
-	uint32_t ban_count;    /* ban = 10 per 1m for 5m; 0: none */
-	uint64_t ban_per_ns, ban_for_ns;
+	struct conf_ban ban;
 };
 
 /* Requests and their costs over a sliding window, of which no refusal leaves a trace: what leases
@@ -75,7 +79,7 @@ struct conf_limit {
 static inline bool conf_limit_is_plain(const struct conf_limit *limit)
 {
 	return limit->algorithm == CONF_LIMIT_RING && limit->unit == CONF_UNIT_REQUESTS &&
-	       !limit->count_refused && limit->ban_count == 0;
+	       !limit->count_refused && limit->ban.count == 0;
 }
 
 enum conf_lane { CONF_LANE_NORMAL, CONF_LANE_HIGH };

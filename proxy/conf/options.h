@@ -28,12 +28,12 @@ struct option_type {
 	const char *name;     /* for the reference: `duration`, `size`, ... */
 	const char *expected; /* for error texts: what a good value looks like */
 	bool (*parse)(struct value *value);
-	/* Do two sections have the same value, however it was written? conf/same.h */
+	/* Do two sections have the same value, however it was written? conf/same.h. NULL: if its
+	 * bytes are the same, as it has neither pointers nor padding. */
 	bool (*same)(const struct option *option, const void *a, const void *b);
-	/* Of a list, to which `parse` adds: its size, where all zero is an empty one. The default
-	 * is cleared before the first value that is written, so that it is replaced. 0: `parse`
-	 * replaces it, or the option has no default. */
-	size_t list_bytes;
+	/* `parse` adds to a list, of which all zero is an empty one. The default is cleared before
+	 * the first value that is written, so that it is replaced. */
+	bool adds;
 };
 
 /* When a reload brings a new value into effect. Every row has it. */
@@ -68,7 +68,7 @@ enum option_flags {
 struct option {
 	const char *name;
 	const struct option_type *type;
-	size_t offset;        /* in the section's struct */
+	size_t offset, size;  /* in the section's struct: OPTION_AT */
 	const char *fallback; /* the default as it would be written; NULL: none */
 	uint64_t min, max;    /* both 0: the type's own bounds */
 	const struct option_word *words;
@@ -77,6 +77,9 @@ struct option {
 	enum option_route route; /* rows of [route] */
 	const char *help;        /* one sentence */
 };
+
+#define OPTION_AT(section, field)                                                                  \
+	.offset = offsetof(section, field), .size = sizeof(((section *)NULL)->field)
 
 enum section_id {
 	SECTION_SLUICE,

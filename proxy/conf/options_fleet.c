@@ -5,7 +5,7 @@
 #define COUNT(rows)        (sizeof(rows) / sizeof((rows)[0]))
 #define BETWEEN(low, high) .min = (low), .max = (high)
 #define LIVE               .reload = RELOAD_LIVE
-#define AT(field)          .offset = offsetof(struct conf, fleet.field)
+#define AT(field)          OPTION_AT(struct conf, fleet.field)
 
 static const struct option_word downs[] = {{"local", CONF_STORE_DOWN_LOCAL},
 	{"strict", CONF_STORE_DOWN_STRICT}, {"refuse", CONF_STORE_DOWN_REFUSE},

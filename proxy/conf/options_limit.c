@@ -29,7 +29,7 @@ static const struct option_word unknowns[] = {
 static const struct option_word lanes[] = {
 	{"normal", CONF_LANE_NORMAL}, {"high", CONF_LANE_HIGH}, {NULL, 0}};
 
-#define AT(field) .offset = offsetof(struct conf_limit, field)
+#define AT(field) OPTION_AT(struct conf_limit, field)
 /* clang-format off */
 const struct option options_limit[] = {
 	{"key", &type_key, LIVE, AT(key), .fallback = "ip",
@@ -70,7 +70,7 @@ const struct option options_limit[] = {
 	{"was", &type_text, LIVE, AT(was),
 		.help = "Previous name of the limit, whose counters it continues, over a reload "
 			"or a restart."},
-	{"ban", &type_ban, LIVE, AT(ban_count), .fallback = "off",
+	{"ban", &type_ban, LIVE, AT(ban), .fallback = "off",
 		.help = "After this number of refusals in this time, all requests of the caller "
 			"are refused for the given time."},
 };
@@ -78,9 +78,9 @@ const size_t options_limit_count = COUNT(options_limit);
 OPTIONS_FIT(options_limit);
 
 const struct option options_plans[] = {
-	{"key", &type_key, LIVE, .offset = offsetof(struct conf, plans_key), .flags = OPTION_REQUIRED,
+	{"key", &type_key, LIVE, OPTION_AT(struct conf, plans_key), .flags = OPTION_REQUIRED,
 		.help = "Key expression that is looked up in the plans' lists of callers."},
-	{"unknown", &type_word, LIVE, .offset = offsetof(struct conf, unknown),
+	{"unknown", &type_word, LIVE, OPTION_AT(struct conf, unknown),
 		.fallback = "default", .words = unknowns,
 		.help = "Treatment of callers on no list: the plan default, or 401 without a key "
 			"and 403 with one."},
@@ -89,7 +89,7 @@ const size_t options_plans_count = COUNT(options_plans);
 OPTIONS_FIT(options_plans);
 
 #undef AT
-#define AT(field) .offset = offsetof(struct conf_plan, field)
+#define AT(field) OPTION_AT(struct conf_plan, field)
 const struct option options_plan[] = {
 	{"limits", &type_references, LIVE, AT(limits), .flags = OPTION_REPEATABLE,
 		.help = "Limits of the plan's callers, on routes whose limits include plan."},

@@ -44,7 +44,7 @@ static const struct option_word websocket_modes[] = {{"tunnel", CONF_WEBSOCKET_T
 static const struct option_word queue_full_actions[] = {
 	{"close", CONF_QUEUE_FULL_CLOSE}, {"drop", CONF_QUEUE_FULL_DROP}, {NULL, 0}};
 
-#define AT(field) .offset = offsetof(struct conf_route, field)
+#define AT(field) OPTION_AT(struct conf_route, field)
 /* clang-format off */
 const struct option options_route[] = {
 	{"host", &type_hosts, LIVE, FREE, AT(hosts), .flags = OPTION_REPEATABLE,

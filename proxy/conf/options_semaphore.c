@@ -5,7 +5,7 @@
 #define COUNT(rows)        (sizeof(rows) / sizeof((rows)[0]))
 #define BETWEEN(low, high) .min = (low), .max = (high)
 #define LIVE               .reload = RELOAD_LIVE
-#define AT(field)          .offset = offsetof(struct conf_semaphore, field)
+#define AT(field)          OPTION_AT(struct conf_semaphore, field)
 
 /* clang-format off */
 const struct option options_semaphore[] = {

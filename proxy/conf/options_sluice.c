@@ -9,7 +9,7 @@
 #define DAYS(n)     (86400000ULL * (n))
 #define MILLION     1000000ULL
 
-#define AT(field)          .offset = offsetof(struct conf, field)
+#define AT(field)          OPTION_AT(struct conf, field)
 #define BETWEEN(low, high) .min = (low), .max = (high)
 #define LIVE               .reload = RELOAD_LIVE
 #define AT_START           .reload = RELOAD_START
@@ -158,7 +158,7 @@ const size_t options_admin_count = COUNT(options_admin);
 OPTIONS_FIT(options_admin);
 
 #undef AT
-#define AT(field) .offset = offsetof(struct conf_listener, field)
+#define AT(field) OPTION_AT(struct conf_listener, field)
 const struct option options_listener[] = {
 	{"bind", &type_binds, LIVE, AT(binds), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
 		.help = "Addresses to listen on; systemd:NAME is a socket passed by systemd."},

@@ -24,7 +24,7 @@ static const struct option_word lenients[] = {{"bare_lf", HTTP_LENIENT_BARE_LF},
 static const struct option_word semaphore_downs[] = {
 	{"local", CONF_SEMAPHORE_DOWN_LOCAL}, {"refuse", CONF_SEMAPHORE_DOWN_REFUSE}, {NULL, 0}};
 
-#define AT(field) .offset = offsetof(struct conf_upstream, field)
+#define AT(field) OPTION_AT(struct conf_upstream, field)
 /* clang-format off */
 const struct option options_upstream[] = {
 	{"server", &type_server, LIVE, AT(servers), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
@@ -59,7 +59,7 @@ const struct option options_upstream[] = {
 		.help = "Maximum number of event streams and upgraded connections at once, which "
 			"do not count in max_in_flight, 0 for no bound; further ones are answered "
 			"503."},
-	{"pace", &type_pace, LIVE, AT(pace_amount), .fallback = "off",
+	{"pace", &type_pace, LIVE, AT(pace), .fallback = "off",
 		.help = "Maximum number of requests sent to the upstream in any window of that "
 			"length; further ones wait."},
 	{"quantum", &type_count32, LIVE, AT(quantum), .fallback = "10", BETWEEN(10, 50),
@@ -138,7 +138,7 @@ const struct option options_upstream[] = {
 const size_t options_upstream_count = COUNT(options_upstream);
 
 #undef AT
-#define AT(field) .offset = offsetof(struct conf_server, field)
+#define AT(field) OPTION_AT(struct conf_server, field)
 const struct option options_server[] = {
 	{"weight", &type_count32, LIVE, AT(weight), .fallback = "1", BETWEEN(1, 1000),
 		.help = "Share of the requests for this server, relative to the others' weights."},

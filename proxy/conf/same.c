@@ -37,27 +37,6 @@ static bool equal_networks(const struct conf_cidrs *a, const struct conf_cidrs *
 	return equal;
 }
 
-SAME(same_u32)
-{
-	return VALUE(uint32_t, a) == VALUE(uint32_t, b);
-}
-
-SAME(same_u64)
-{
-	return VALUE(uint64_t, a) == VALUE(uint64_t, b);
-}
-
-SAME(same_flag)
-{
-	return VALUE(bool, a) == VALUE(bool, b);
-}
-
-/* Enumerations are stored as unsigned numbers (see parse_word). */
-SAME(same_word)
-{
-	return VALUE(unsigned, a) == VALUE(unsigned, b);
-}
-
 SAME(same_text)
 {
 	return equal_text(VALUE(const char *, a), VALUE(const char *, b));
@@ -179,19 +158,19 @@ SAME(same_message_exceed)
 	       one->websocket.delay_max_ms == other->websocket.delay_max_ms;
 }
 
-SAME(same_statuses)
+bool option_same(const struct option *option, const void *a, const void *b)
 {
-	return memcmp(at(option, a), at(option, b), sizeof(struct conf_statuses)) == 0;
+	return option->type->same ? option->type->same(option, a, b)
+				  : memcmp(at(option, a), at(option, b), option->size) == 0;
 }
 
 bool section_same(const struct option_section *section, const void *a, const void *b)
 {
-	for (size_t i = 0; i < *section->option_count; i++) {
-		const struct option *option = &section->options[i];
-		if (!option->type->same(option, a, b))
-			return false;
-	}
-	return true;
+	bool same = true;
+
+	for (size_t i = 0; same && i < *section->option_count; i++)
+		same = option_same(&section->options[i], a, b);
+	return same;
 }
 
 SAME(same_store)
@@ -228,14 +207,6 @@ SAME(same_servers)
 	return equal;
 }
 
-SAME(same_pace)
-{
-	const struct conf_upstream *one = a, *other = b;
-
-	(void)option;
-	return one->pace_amount == other->pace_amount && one->pace_per_ns == other->pace_per_ns;
-}
-
 static bool is_concurrency(const void *limit)
 {
 	return ((const struct conf_limit *)limit)->algorithm == CONF_LIMIT_CONCURRENCY;
@@ -262,15 +233,6 @@ SAME(same_concurrency)
 	(void)option;
 	return is_concurrency(a) == is_concurrency(b) &&
 	       (!is_concurrency(a) || one->amount == other->amount);
-}
-
-SAME(same_ban)
-{
-	const struct conf_limit *one = a, *other = b;
-
-	(void)option;
-	return one->ban_count == other->ban_count && one->ban_per_ns == other->ban_per_ns &&
-	       one->ban_for_ns == other->ban_for_ns;
 }
 
 SAME(same_callers)
@@ -309,11 +271,4 @@ SAME(same_access)
 		      : equal_networks(
 				&one->access.deny_addresses, &other->access.deny_addresses) &&
 				equal_texts(&one->access.deny_keys, &other->access.deny_keys);
-}
-
-SAME(same_buffering)
-{
-	const struct conf_buffering *one = at(option, a), *other = at(option, b);
-
-	return one->memory_bytes == other->memory_bytes && one->file_bytes == other->file_bytes;
 }

@@ -55,9 +55,9 @@ bool conf_throttle_limit(
 		.mode = limit->shadow ? THROTTLE_SHADOW : THROTTLE_ENFORCE,
 		.count_refused = limit->count_refused,
 		.delay_max_ns = limit->delay_max_ms * 1000000,
-		.ban_count = limit->ban_count,
-		.ban_per_ns = limit->ban_per_ns,
-		.ban_for_ns = limit->ban_for_ns,
+		.ban_count = (uint32_t)limit->ban.count,
+		.ban_per_ns = limit->ban.per_ns,
+		.ban_for_ns = limit->ban.for_ns,
 	};
 	strcpy(out->name, limit->name);
 	if (limit->was)

@@ -30,6 +30,11 @@ struct conf_semaphore;
 /* The behaviour of an upstream while its semaphore's broker is unavailable. */
 enum conf_semaphore_down { CONF_SEMAPHORE_DOWN_LOCAL, CONF_SEMAPHORE_DOWN_REFUSE };
 
+/* pace = 50 per 1s; 0: none */
+struct conf_pace {
+	uint64_t amount, per_ns;
+};
+
 struct conf_upstream {
 	const char *name;
 	unsigned line;
@@ -43,8 +48,8 @@ struct conf_upstream {
 	const struct conf_semaphore *semaphore;              /* whose slots it takes; NULL: none */
 	uint64_t semaphore_idle_ms; /* slots not needed for so long are given back, 2s */
 	enum conf_semaphore_down semaphore_down;
-	uint32_t max_streams;                      /* responses without end at once, 0: no bound */
-	uint64_t pace_amount, pace_per_ns;         /* pace = 50 per 1s; 0: none */
+	uint32_t max_streams; /* responses without end at once, 0: no bound */
+	struct conf_pace pace;
 	uint32_t quantum;                          /* 10..50, 10 */
 	uint64_t shed_target_ms, shed_interval_ms; /* 0: no shedding; 100 */
 	uint64_t connect_timeout_ms;               /* 5s */

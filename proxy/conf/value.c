@@ -503,29 +503,29 @@ static bool parse_references(struct value *value)
 }
 
 const struct option_type type_count32 = {
-	"number", "a number such as 100, 10k or 1M", parse_count32, same_u32, 0};
+	"number", "a number such as 100, 10k or 1M", parse_count32, NULL, false};
 const struct option_type type_count64 = {
-	"number", "a number such as 100, 10k or 1M", parse_count64, same_u64, 0};
+	"number", "a number such as 100, 10k or 1M", parse_count64, NULL, false};
 const struct option_type type_size32 = {
-	"size", "a size such as 512, 16k or 1M", parse_size32, same_u32, 0};
+	"size", "a size such as 512, 16k or 1M", parse_size32, NULL, false};
 const struct option_type type_size64 = {
-	"size", "a size such as 512, 16k or 1M", parse_size64, same_u64, 0};
+	"size", "a size such as 512, 16k or 1M", parse_size64, NULL, false};
 const struct option_type type_duration = {
-	"duration", "a duration such as 500ms, 10s, 1h30m or 7d", parse_duration, same_u64, 0};
+	"duration", "a duration such as 500ms, 10s, 1h30m or 7d", parse_duration, NULL, false};
 const struct option_type type_flag = {
-	"flag", "on or off (or yes, no, true, false)", parse_flag, same_flag, 0};
-const struct option_type type_word = {"word", "one of the words", parse_word, same_word, 0};
+	"flag", "on or off (or yes, no, true, false)", parse_flag, NULL, false};
+const struct option_type type_word = {"word", "one of the words", parse_word, NULL, false};
 const struct option_type type_words = {
-	"list of words", "words of the list", parse_words, same_u64, sizeof(uint64_t)};
-const struct option_type type_choice = {"word", "one of the words", parse_choice, same_flag, 0};
-const struct option_type type_text = {"text", "a text", parse_text, same_text, 0};
-const struct option_type type_workers = {"number", "a number or auto", parse_workers, same_u32, 0};
+	"list of words", "words of the list", parse_words, NULL, true};
+const struct option_type type_choice = {"word", "one of the words", parse_choice, NULL, false};
+const struct option_type type_text = {"text", "a text", parse_text, same_text, false};
+const struct option_type type_workers = {"number", "a number or auto", parse_workers, NULL, false};
 const struct option_type type_token = {
-	"name", "a name of letters, digits and -._", parse_token, same_text, 0};
+	"name", "a name of letters, digits and -._", parse_token, same_text, false};
 const struct option_type type_token_or_off = {
-	"name", "a name of letters, digits and -._, or off", parse_token_or_off, same_text, 0};
-const struct option_type type_reference = {"name", "NAME", parse_reference, same_reference, 0};
+	"name", "a name of letters, digits and -._, or off", parse_token_or_off, same_text, false};
+const struct option_type type_reference = {"name", "NAME", parse_reference, same_reference, false};
 const struct option_type type_references = {
-	"list of names", "names, with commas", parse_references, same_references, 0};
+	"list of names", "names, with commas", parse_references, same_references, false};
 const struct option_type type_message_limits = {
-	"list of names", "names, with commas", parse_references, same_message_limits, 0};
+	"list of names", "names, with commas", parse_references, same_message_limits, false};

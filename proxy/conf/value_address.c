@@ -316,12 +316,12 @@ static bool parse_server(struct value *value)
 
 const struct option_type type_admin_binds = {"addresses",
 	"ADDRESS:PORT, [IPV6]:PORT or unix:/PATH, several by commas", parse_admin_binds,
-	same_admin_binds, 0};
+	same_admin_binds, false};
 const struct option_type type_binds = {"list of addresses",
-	"ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_binds, same_binds, 0};
+	"ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_binds, same_binds, false};
 const struct option_type type_networks = {"list of networks",
 	"addresses and networks such as 10.0.0.0/8 or 2001:db8::/32", parse_networks, same_networks,
-	sizeof(struct conf_cidrs)};
+	true};
 const struct option_type type_server = {"server",
 	"HOST:PORT, [IPV6]:PORT or unix:/PATH, then weight=, max_in_flight= and max_connections=",
-	parse_server, same_servers, 0};
+	parse_server, same_servers, false};

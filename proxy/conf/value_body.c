@@ -30,5 +30,5 @@ static bool parse_buffering(struct value *value)
 }
 
 const struct option_type type_buffering = {"sizes",
-	"off, SIZE such as 64k, or SIZE file SIZE such as 64k file 16M", parse_buffering,
-	same_buffering, 0};
+	"off, SIZE such as 64k, or SIZE file SIZE such as 64k file 16M", parse_buffering, NULL,
+	false};

@@ -129,11 +129,10 @@ static bool parse_host_field(struct value *value)
 	return true;
 }
 
-const struct option_type type_field = {
-	"field", "Name: value", parse_field, same_fields, sizeof(struct conf_fields)};
-const struct option_type type_field_names = {"list of fields", "field names, with commas",
-	parse_field_names, same_texts, sizeof(struct conf_text_list)};
+const struct option_type type_field = {"field", "Name: value", parse_field, same_fields, true};
+const struct option_type type_field_names = {
+	"list of fields", "field names, with commas", parse_field_names, same_texts, true};
 const struct option_type type_uri_path = {
-	"path", "a path such as /v1, percent-encoded", parse_uri_path, same_text, 0};
+	"path", "a path such as /v1, percent-encoded", parse_uri_path, same_text, false};
 const struct option_type type_host_field = {
-	"host", "HOST or HOST:PORT", parse_host_field, same_text, 0};
+	"host", "HOST or HOST:PORT", parse_host_field, same_text, false};

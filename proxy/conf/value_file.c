@@ -232,9 +232,10 @@ static bool parse_user(struct value *value)
 }
 
 const struct option_type type_user = {
-	"name", "the name of a user of this system", parse_user, same_text, 0};
-const struct option_type type_path = {"path", "a path", parse_path, same_text, 0};
-const struct option_type type_log_target = {
-	"log", "off, stdout, stderr, syslog or file:PATH", parse_log_target, same_log_target, 0};
-const struct option_type type_secret_file = {"file", "file:PATH", parse_secret_file, same_text, 0};
-const struct option_type type_callers = {"file", "file:PATH", parse_callers, same_callers, 0};
+	"name", "the name of a user of this system", parse_user, same_text, false};
+const struct option_type type_path = {"path", "a path", parse_path, same_text, false};
+const struct option_type type_log_target = {"log", "off, stdout, stderr, syslog or file:PATH",
+	parse_log_target, same_log_target, false};
+const struct option_type type_secret_file = {
+	"file", "file:PATH", parse_secret_file, same_text, false};
+const struct option_type type_callers = {"file", "file:PATH", parse_callers, same_callers, false};

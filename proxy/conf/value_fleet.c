@@ -148,9 +148,10 @@ static SAME(same_node_bind)
 
 const struct option_type type_node_bind = {"address",
 	"ADDRESS:PORT or [IPV6]:PORT of one interface, which other nodes can connect to",
-	parse_node_bind, same_node_bind, 0};
+	parse_node_bind, same_node_bind, false};
 const struct option_type type_store = {"URL",
 	"redis://HOST:PORT, with USER:PASSWORD@ before the host and /DATABASE behind it as needed; "
 	"several with commas between them",
-	parse_store, same_store, 0};
-const struct option_type type_secret_line = {"file", "file:PATH", parse_secret_line, same_text, 0};
+	parse_store, same_store, false};
+const struct option_type type_secret_line = {
+	"file", "file:PATH", parse_secret_line, same_text, false};

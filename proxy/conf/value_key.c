@@ -209,4 +209,4 @@ static bool parse_key(struct value *value)
 const struct option_type type_key = {"key",
 	"ip, ip/PREFIX, header:NAME, cookie:NAME, query:NAME, host, path, method or route, joined "
 	"by '+', with '|' before a fallback",
-	parse_key, same_key, 0};
+	parse_key, same_key, false};

@@ -262,33 +262,29 @@ static bool parse_precision(struct value *value)
 /* 10 per 1m for 5m */
 static bool parse_ban(struct value *value)
 {
-	struct conf_limit *limit = value->instance->object;
+	struct conf_ban *ban = value->at;
 	struct slice text = value->text, rest = value->text, token;
-	uint64_t count;
 
-	if (slice_equal(text, SLICE("off"))) {
-		limit->ban_count = 0;
+	*ban = (struct conf_ban){0};
+	if (slice_equal(text, SLICE("off")))
 		return true;
-	}
 	while (scan_next_token(&rest, &token))
 		if (slice_equal(token, SLICE("for")))
 			break;
 	if (token.len == 0)
 		return value_fail(value, "invalid ban \"%.*s\"", SLICE_ARGS(text));
 	text.len = (size_t)(token.at - text.at);
-	if (!scan_per(text, &count, &limit->ban_per_ns))
+	if (!scan_per(text, &ban->count, &ban->per_ns))
 		return value_fail(
 			value, "invalid count per duration \"%.*s\"", SLICE_ARGS(slice_trim(text)));
-	if (count > BAN_MOST)
+	if (ban->count > BAN_MOST)
 		return value_fail_plainly(value,
 			"%llu refusals are too many to count; expected 1 to %d",
-			(unsigned long long)count, BAN_MOST);
+			(unsigned long long)ban->count, BAN_MOST);
 	if (is_digits(slice_trim(rest)))
 		return fail_unit(value, slice_trim(rest));
-	if (!scan_window(slice_trim(rest), &limit->ban_for_ns))
-		return value_fail(value, "invalid duration \"%.*s\"", SLICE_ARGS(slice_trim(rest)));
-	limit->ban_count = (uint32_t)count;
-	return true;
+	return scan_window(slice_trim(rest), &ban->for_ns) ||
+	       value_fail(value, "invalid duration \"%.*s\"", SLICE_ARGS(slice_trim(rest)));
 }
 
 /* reject, or delay 2s */
@@ -313,14 +309,12 @@ static bool parse_on_exceed(struct value *value)
 /* 50 per 1s, or off */
 static bool parse_pace(struct value *value)
 {
-	struct conf_upstream *upstream = value->instance->object;
+	struct conf_pace *pace = value->at;
 
-	if (slice_equal(value->text, SLICE("off"))) {
-		upstream->pace_amount = upstream->pace_per_ns = 0;
+	*pace = (struct conf_pace){0};
+	if (slice_equal(value->text, SLICE("off")))
 		return true;
-	}
-	if (!scan_per(value->text, &upstream->pace_amount, &upstream->pace_per_ns) ||
-		upstream->pace_amount > LARGEST_COUNT)
+	if (!scan_per(value->text, &pace->amount, &pace->per_ns) || pace->amount > LARGEST_COUNT)
 		return fail_foreign_rate(value) &&
 		       value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 	return true;
@@ -342,16 +336,16 @@ static bool parse_in_flight(struct value *value)
 
 const struct option_type type_rate = {"rate",
 	"AMOUNT per PERIOD such as 100 per 10s, 10MB per 1s or 10000 per day Europe/Oslo",
-	parse_rate, same_rate, 0};
+	parse_rate, same_rate, false};
 const struct option_type type_concurrency = {
-	"number", "a number such as 10", parse_concurrency, same_concurrency, 0};
+	"number", "a number such as 10", parse_concurrency, same_concurrency, false};
 const struct option_type type_precision = {
-	"number", "auto, exact or a number of slots", parse_precision, same_u32, 0};
+	"number", "auto, exact or a number of slots", parse_precision, NULL, false};
 const struct option_type type_ban = {"ban",
-	"COUNT per DURATION for DURATION such as 10 per 1m for 5m, or off", parse_ban, same_ban, 0};
+	"COUNT per DURATION for DURATION such as 10 per 1m for 5m, or off", parse_ban, NULL, false};
 const struct option_type type_on_exceed = {
-	"action", "reject or delay DURATION such as delay 2s", parse_on_exceed, same_u64, 0};
+	"action", "reject or delay DURATION such as delay 2s", parse_on_exceed, NULL, false};
 const struct option_type type_pace = {
-	"pace", "COUNT per DURATION such as 50 per 1s, or off", parse_pace, same_pace, 0};
+	"pace", "COUNT per DURATION such as 50 per 1s, or off", parse_pace, NULL, false};
 const struct option_type type_in_flight = {
-	"number", "a number or auto", parse_in_flight, same_u32, 0};
+	"number", "a number or auto", parse_in_flight, NULL, false};

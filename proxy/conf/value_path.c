@@ -193,4 +193,4 @@ static bool parse_path_match(struct value *value)
 }
 
 const struct option_type type_path_match = {
-	"path", "/PREFIX, =/EXACT or ~REGEX", parse_path_match, same_path_match, 0};
+	"path", "/PREFIX, =/EXACT or ~REGEX", parse_path_match, same_path_match, false};

@@ -281,18 +281,16 @@ static bool parse_access(struct value *value)
 }
 
 const struct option_type type_hosts = {"list of hosts",
-	"names such as api.example.com or *.example.com", parse_hosts, same_texts,
-	sizeof(struct conf_text_list)};
+	"names such as api.example.com or *.example.com", parse_hosts, same_texts, true};
 const struct option_type type_methods = {"list of methods",
-	"registered methods such as GET, POST or PROPFIND, in upper case", parse_methods, same_u64,
-	sizeof(uint64_t)};
-const struct option_type type_statuses = {"list of statuses", "statuses such as 429, 503 or 5xx",
-	parse_statuses, same_statuses, sizeof(struct conf_statuses)};
+	"registered methods such as GET, POST or PROPFIND, in upper case", parse_methods, NULL,
+	true};
+const struct option_type type_statuses = {
+	"list of statuses", "statuses such as 429, 503 or 5xx", parse_statuses, NULL, true};
 const struct option_type type_cost = {
-	"cost", "a number or response:FIELD", parse_cost, same_cost, 0};
+	"cost", "a number or response:FIELD", parse_cost, same_cost, false};
 const struct option_type type_access = {"list of networks and files",
 	"addresses, networks such as 10.0.0.0/8, and file:PATH of a file with one key per line",
-	parse_access, same_access, 0};
+	parse_access, same_access, false};
 const struct option_type type_upgrades = {"off or list of protocols",
-	"off alone, or protocols such as websocket", parse_upgrades, same_texts,
-	sizeof(struct conf_text_list)};
+	"off alone, or protocols such as websocket", parse_upgrades, same_texts, true};

@@ -79,4 +79,4 @@ static SAME(same_secret)
 }
 
 const struct option_type type_secret = {
-	"secret", "file:PATH, or ${NAME} of the environment", parse_secret, same_secret, 0};
+	"secret", "file:PATH, or ${NAME} of the environment", parse_secret, same_secret, false};

@@ -39,4 +39,4 @@ static bool parse_broker(struct value *value)
 
 const struct option_type type_broker = {"URL",
 	"amqp://HOST:PORT, with USER:PASSWORD@ before the host and /VHOST behind it as needed",
-	parse_broker, same_broker, 0};
+	parse_broker, same_broker, false};

@@ -102,12 +102,12 @@ static bool parse_tokens(struct value *value)
 }
 
 const struct option_type type_websocket = {
-	"word", "tunnel, messages or gateway", parse_websocket, same_word, 0};
+	"word", "tunnel, messages or gateway", parse_websocket, NULL, false};
 const struct option_type type_message_exceed = {"action",
 	"delay, delay DURATION such as delay 5s, drop or close", parse_message_exceed,
-	same_message_exceed, 0};
+	same_message_exceed, false};
 const struct option_type type_origins = {"list of origins",
 	"origins such as https://app.example.com or https://*.example.com", parse_origins,
-	same_texts, sizeof(struct conf_text_list)};
-const struct option_type type_tokens = {"list of tokens", "tokens such as chat or v1.example",
-	parse_tokens, same_texts, sizeof(struct conf_text_list)};
+	same_texts, true};
+const struct option_type type_tokens = {
+	"list of tokens", "tokens such as chat or v1.example", parse_tokens, same_texts, true};

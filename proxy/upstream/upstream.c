@@ -55,7 +55,7 @@ static struct run_queue_config bounds_of(const struct conf_upstream *conf, struc
 	} else {
 		bounds.max_in_flight = conf->max_in_flight;
 	}
-	if (conf->pace_amount > 0) {
+	if (conf->pace.amount > 0) {
 		bounds.pace = pace_charge;
 		bounds.pace_ctx = pace;
 	}
@@ -69,13 +69,13 @@ static bool prepare_pace(struct upstream *upstream)
 	const struct conf_upstream *conf = upstream->conf;
 	struct pace *pace = upstream->state->pace;
 
-	if (conf->pace_amount == 0)
+	if (conf->pace.amount == 0)
 		return true;
 	if (!pace) {
-		upstream->new_pace = pace_new(conf->pace_amount, conf->pace_per_ns);
+		upstream->new_pace = pace_new(conf->pace.amount, conf->pace.per_ns);
 		return upstream->new_pace != NULL;
 	}
-	upstream->pace_change = pace_prepare(pace, conf->pace_amount, conf->pace_per_ns);
+	upstream->pace_change = pace_prepare(pace, conf->pace.amount, conf->pace.per_ns);
 	return upstream->pace_change != NULL;
 }
 

@@ -31,8 +31,8 @@ static void visit(const struct option_section *section, const struct option *opt
 	if (!is_list(option))
 		return;
 	lists++;
-	if (option->type->list_bytes == 0)
-		fail_msg("[%s] %s has a default and its type no list_bytes", section->kind,
+	if (!option->type->adds)
+		fail_msg("[%s] %s has a default that its type does not clear", section->kind,
 			option->name);
 }
 

@@ -197,8 +197,8 @@ static void servers(void **state)
 	assert_int_equal(upstream->servers[1].max_in_flight, 0);
 	assert_int_equal(upstream->servers[1].line, 12);
 	assert_true(upstream->max_in_flight == CONF_IN_FLIGHT_AUTO);
-	assert_int_equal(upstream->pace_amount, 50);
-	assert_int_equal(upstream->pace_per_ns, 1000000000);
+	assert_int_equal(upstream->pace.amount, 50);
+	assert_int_equal(upstream->pace.per_ns, 1000000000);
 	assert_non_null(upstream->hash_key);
 	conf_release(conf);
 	bad("upstream v", "server = a:1 weight=0", "weight: 0 is out of bounds; expected 1 to 1k");
@@ -241,9 +241,9 @@ static void rates(void **state)
 	conf = good("limit m", "concurrency = 7\nban = 10 per 1m for 5m\nmode = shadow");
 	assert_int_equal(conf->limits[1].algorithm, CONF_LIMIT_CONCURRENCY);
 	assert_int_equal(conf->limits[1].amount, 7);
-	assert_int_equal(conf->limits[1].ban_count, 10);
-	assert_int_equal(conf->limits[1].ban_per_ns, 60000000000);
-	assert_int_equal(conf->limits[1].ban_for_ns, 300000000000);
+	assert_int_equal(conf->limits[1].ban.count, 10);
+	assert_int_equal(conf->limits[1].ban.per_ns, 60000000000);
+	assert_int_equal(conf->limits[1].ban.for_ns, 300000000000);
 	assert_true(conf->limits[1].shadow);
 	conf_release(conf);
 	bad("limit m", "rate = 100", "invalid rate \"100\"; expected AMOUNT per PERIOD");

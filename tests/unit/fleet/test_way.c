@@ -118,7 +118,7 @@ static void a_kind_without_leases_is_judged_exactly(void **state)
 				  : i == 2 ? CONF_LIMIT_CONCURRENCY
 					   : CONF_LIMIT_RING;
 		other.unit = i == 3 ? CONF_UNIT_BYTES : CONF_UNIT_REQUESTS;
-		other.ban_count = i == 4;
+		other.ban.count = i == 4;
 		assert_ptr_equal(way_for(&other), &exact_way);
 	}
 	limit.count_refused = true;

@@ -245,7 +245,7 @@ static void one_that_is_not_committed(void **state)
 	assert_non_null(first->state->pace);
 	server.max_connections = 9;
 	description.servers = &server;
-	description.pace_amount = 7;
+	description.pace.amount = 7;
 	struct upstream *next = upstream_new(stage->relay.states, &description);
 	assert_non_null(next);
 	assert_ptr_equal(next->state, first->state); /* what is known of it continues */
