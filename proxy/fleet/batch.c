@@ -7,9 +7,9 @@
 #include <string.h>
 
 const struct batch_function batch_judge = {
-	"sluice_judge_10", ":2", ":2", {"", "g", "c", "n"}, true, true};
+	"sluice_judge_1", ":1", ":1", {"", "g", "c", "n"}, true, true};
 const struct batch_function batch_lease = {
-	"sluice_lease_3", ":lease", "", {"", "", "", ""}, false, false};
+	"sluice_lease_1", ":lease", "", {"", "", "", ""}, false, false};
 
 enum { CALLER_BYTES = 48 }; /* of a key, with its NUL */
 

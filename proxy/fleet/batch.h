@@ -29,11 +29,10 @@ struct batch_text {
 	size_t len, size;
 };
 
-/* A function of the store, and the number of what it keeps, which is not always its own: sluice_2
- * kept windows as sluice_8 does, so nodes of all releases count together. */
+/* A function of the store, and where it keeps its values. */
 struct batch_function {
 	const char *name;
-	const char *suffix;   /* of its callers' keys */
+	const char *suffix;   /* of its callers' keys; the number is the layout's, not the name's */
 	const char *epoch;    /* the same of the key of its epoch */
 	const char *kinds[4]; /* more of the suffix, by enum rule_kind */
 	bool has_kinds;       /* else all rules are rings that do not ban */

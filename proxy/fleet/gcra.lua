@@ -8,7 +8,6 @@
 -- is given back; less what was given back since, it is never later than the truth. So of an older
 -- charge only what cannot have drained goes back, and the last one whole.
 local STATE = '<ddddd'
-local STATE_BEFORE, STATE_BEFORE_BYTES = '<dddd', 32 -- sluice_4 keeps no window
 local level, given, drains
 
 -- Kept until no charge can be given back to it, which is later than it has drained.
@@ -35,11 +34,8 @@ local function gcra_look_up(k, rule)
 	local state = text_of(k)
 	drains, level, given = now, 0, 0
 	if state then
-		local part, quota_before, window_before = 0, 0, window[rule]
-		drains, part, given, quota_before = from_bytes(STATE_BEFORE, state)
-		if #state > STATE_BEFORE_BYTES then
-			window_before = from_bytes('<d', state, STATE_BEFORE_BYTES + 1)
-		end
+		local part, quota_before, window_before
+		drains, part, given, quota_before, window_before = from_bytes(STATE, state)
 		level = drains < now and 0 or (drains - now) * quota_before + part
 		if quota_before ~= quota[rule] or window_before ~= window[rule] then
 			change_rate(k, rule, window_before)

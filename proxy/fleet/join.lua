@@ -1,12 +1,12 @@
-#!lua name=sluice_join_2
+#!lua name=sluice_join_1
 -- Which nodes the fleet has: each holds a lease, by the store's time, and renews it by this. The
--- number is of what is called and what is kept, as in judge.lua.
+-- number is that of judge.lua.
 --
--- FCALL sluice_join_2 2 nodes-key process-key name lease-ms process
+-- FCALL sluice_join_1 2 nodes-key process-key name lease-ms process
 --
 -- A lease of 0 leaves. Of two processes of one name, as an upgrade has them for a while, the one with
 -- the larger number is the node, and the other does not end its lease. The process key has that number
--- for as long as the lease lasts. A node of sluice_join_1 has no number and always leaves.
+-- for as long as the lease lasts.
 -- The answer has a line for each node: its name, a blank, and how many milliseconds its lease has left.
 local function join(keys, args)
 	local time = redis.call('TIME')
@@ -30,4 +30,4 @@ local function join(keys, args)
 	return table.concat(lines, '\n')
 end
 
-redis.register_function('sluice_join_2', join)
+redis.register_function('sluice_join_1', join)

@@ -1,13 +1,11 @@
-#!lua name=sluice_10
+#!lua name=sluice_judge_1
 -- What the store does for sluice's fleet: it judges requests by limits over all nodes, as one
--- operation, by its own clock. The number in its names is of this text, as nodes refuse a store that
--- has another text by the same name: who changes it gives it another number, so that nodes of two
--- releases share a store, each with its own function. The number in the keys (batch.c) is of what is
--- kept, and still 2: windows and the epoch are kept as sluice_2 did, so nodes of all releases count
--- together. Who changes that must find a way for those before.
+-- operation, by its own clock. The number in its names belongs to the released text: nodes refuse a
+-- store that has another text by the same name, so a release that changes the text changes the number.
+-- The number in the keys (batch.c) belongs to the layout of the values.
 -- This file comes first, then those that Makefile.inc names.
 --
--- FCALL sluice_judge_10 N epoch-key caller-key... request known-epoch
+-- FCALL sluice_judge_1 N epoch-key caller-key... request known-epoch
 --
 -- The keys all differ. The request is one MessagePack array of integers: the holder that asks
 -- (holders.lua; 0 where no rule needs it); how long nodes of the fleet may be silent, which is a

@@ -1,9 +1,9 @@
-#!lua name=sluice_lease_3
+#!lua name=sluice_lease_1
 -- What the store does for limits of which nodes take a part in advance (fleet = lease): it gives
 -- leases, takes back what was not used of them, and judges single requests, by its own clock. The
--- number in the names is of what is called and what is kept, as in judge.lua.
+-- number in the names is as in judge.lua.
 --
--- FCALL sluice_lease_3 N epoch-key caller-key... request
+-- FCALL sluice_lease_1 N epoch-key caller-key... request
 --
 -- The request is one MessagePack array of integers: how many rules, and the rules, as in judge.lua;
 -- then operations:
@@ -70,9 +70,6 @@ local function look_up(k, rule)
 		return
 	end
 	local before, ended, was = from_bytes('<d', text), now - window[rule], changed[k]
-	if before > q and before < 2 * q then -- of a node of sluice_lease_1: ring.lua has why it stays
-		q, quantum[k] = before, before
-	end
 	for at = 9, #text - 1, 24 do
 		local slot, uses, leases = from_bytes('<ddd', text, at)
 		if before ~= q then
@@ -81,9 +78,6 @@ local function look_up(k, rule)
 		if (slot + 1) * q > ended and uses + leases > 0 then
 			add(k, slot, uses, leases)
 		end
-	end
-	if total[k] == 0 then
-		quantum[k] = grain[rule]
 	end
 	changed[k] = was
 end
@@ -278,4 +272,4 @@ local function run(keys, args)
 	return cmsgpack.pack(answer)
 end
 
-redis.register_function('sluice_lease_3', run)
+redis.register_function('sluice_lease_1', run)

@@ -132,7 +132,7 @@ char *lock_compose(const char *prefix, unsigned part, struct lock_ask *const *as
 
 	if (!out)
 		return NULL;
-	fprintf(out, "*%u\r\n$5\r\nFCALL\r\n$13\r\nsluice_lock_2\r\n", 4 + count * (1 + WORDS));
+	fprintf(out, "*%u\r\n$5\r\nFCALL\r\n$13\r\nsluice_lock_1\r\n", 4 + count * (1 + WORDS));
 	put_number(out, count + 1);
 	for (unsigned i = 0; i < count; i++)
 		put_key(out, prefix, part, asks[i]->kind, asks[i]->name);
@@ -150,7 +150,7 @@ char *lock_compose_list(
 
 	if (!out)
 		return NULL;
-	fputs("*5\r\n$5\r\nFCALL\r\n$14\r\nsluice_locks_2\r\n$1\r\n1\r\n", out);
+	fputs("*5\r\n$5\r\nFCALL\r\n$14\r\nsluice_locks_1\r\n$1\r\n1\r\n", out);
 	put_key(out, prefix, part, kind, NULL);
 	put_text(out, cursor, strlen(cursor));
 	return finish(out, &text);

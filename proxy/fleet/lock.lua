@@ -1,9 +1,9 @@
-#!lua name=sluice_lock_2
+#!lua name=sluice_lock_1
 -- Named locks with leases, by the store's time: lock.h has the rules. The number is of what is called and
 -- what is kept, as in judge.lua.
 --
--- FCALL sluice_lock_2 n+1 lock-key... index-key { verb session number lease-ms keep-ms value }...
--- FCALL sluice_locks_2 1 index-key cursor
+-- FCALL sluice_lock_1 n+1 lock-key... index-key { verb session number lease-ms keep-ms value }...
+-- FCALL sluice_locks_1 1 index-key cursor
 --
 -- The first takes six words for each lock, and runs them in their order. Verbs and numbers:
 --   take     number: the fence at the session's birth; -1 - N: any, but what it had by fences up to N is over
@@ -160,5 +160,5 @@ local function list(keys, args)
 	return table.concat(lines, '\n')
 end
 
-redis.register_function('sluice_lock_2', run)
-redis.register_function('sluice_locks_2', list)
+redis.register_function('sluice_lock_1', run)
+redis.register_function('sluice_locks_1', list)

@@ -133,7 +133,7 @@ static bool compose(struct joining *joining, uint64_t lease_ms)
 	snprintf(lease, sizeof(lease), "%" PRIu64, lease_ms);
 	snprintf(process, sizeof(process), "%" PRIu64, joining->members->process);
 	int len = snprintf(joining->command, sizeof(joining->command),
-		"*8\r\n$5\r\nFCALL\r\n$13\r\nsluice_join_2\r\n$1\r\n2\r\n$%zu\r\n%s\r\n"
+		"*8\r\n$5\r\nFCALL\r\n$13\r\nsluice_join_1\r\n$1\r\n2\r\n$%zu\r\n%s\r\n"
 		"$%zu\r\n%s\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
 		strlen(key), key, strlen(process_key), process_key, strlen(joining->name),
 		joining->name, strlen(lease), lease, strlen(process), process);

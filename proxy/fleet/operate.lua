@@ -445,4 +445,4 @@ local function judge(keys, args)
 	return concat(pieces, '', 1, piece_count)
 end
 
-redis.register_function('sluice_judge_10', judge)
+redis.register_function('sluice_judge_1', judge)

@@ -1,9 +1,9 @@
-#!lua name=sluice_relaxed_2
+#!lua name=sluice_relaxed_1
 -- What the store does for limits that nodes judge by what all have told (fleet = relaxed): it adds up
 -- what they publish, by its own clock. The number in the names is of what is called and what is kept,
 -- as in judge.lua.
 --
--- FCALL sluice_relaxed_2 N caller-key... request
+-- FCALL sluice_relaxed_1 N caller-key... request
 --
 -- The keys all differ. The request is one MessagePack array of integers: for each key the window and
 -- the quantum, in microseconds, how much the node has admitted since it last said so, and how much of
@@ -17,13 +17,11 @@
 -- first.
 local SLOT, SLOT_BYTES = '<dd', 16
 
--- What counts of a caller that is kept like this: slots, counts, their sum, and the quantum. That of a
--- node of sluice_relaxed_1 stays: ring.lua has why.
-local function read(text, own, window, now)
+-- What counts of a caller that is kept like this, in slots of a quantum: slots, counts and their sum.
+local function read(text, q, window, now)
 	local from_bytes, floor = struct.unpack, math.floor
 	local slots, counts, total = {}, {}, 0
-	local before = #text > 8 and from_bytes('<d', text) or own
-	local q = before > own and before < 2 * own and before or own
+	local before = #text > 8 and from_bytes('<d', text) or q
 	for at = 9, #text - 1, SLOT_BYTES do
 		local slot, count = from_bytes(SLOT, text, at)
 		slot = before == q and slot or floor(((slot + 1) * before - 1) / q)
@@ -37,7 +35,7 @@ local function read(text, own, window, now)
 			total = total + count
 		end
 	end
-	return slots, counts, total, total > 0 and q or own
+	return slots, counts, total
 end
 
 local function write(key, q, window, now, slots, counts)
@@ -79,8 +77,8 @@ local function run(keys, args)
 	local now = time[1] * 1000000 + time[2]
 	local kept, answer = redis.call('MGET', unpack(keys)), {}
 	for i = 1, #keys do
-		local window, own, more, less = unpack(request, 4 * i - 3, 4 * i)
-		local slots, counts, total, q = read(kept[i] or '', own, window, now)
+		local window, q, more, less = unpack(request, 4 * i - 3, 4 * i)
+		local slots, counts, total = read(kept[i] or '', q, window, now)
 		if more > 0 or (less > 0 and total > 0) then
 			total = total + change(slots, counts, math.floor(now / q), more, less)
 			write(keys[i], q, window, now, slots, counts)
@@ -97,4 +95,4 @@ local function run(keys, args)
 	return cmsgpack.pack(answer)
 end
 
-redis.register_function('sluice_relaxed_2', run)
+redis.register_function('sluice_relaxed_1', run)

@@ -42,7 +42,7 @@ bool relaxed_compose(const struct relaxed_part *parts, unsigned count, const cha
 	if (!out)
 		return false;
 	int digits = snprintf(text, sizeof(text), "%u", count);
-	fprintf(out, "*%u\r\n$5\r\nFCALL\r\n$16\r\nsluice_relaxed_2\r\n$%d\r\n%s\r\n", count + 4,
+	fprintf(out, "*%u\r\n$5\r\nFCALL\r\n$16\r\nsluice_relaxed_1\r\n$%d\r\n%s\r\n", count + 4,
 		digits, text);
 	for (unsigned i = 0; i < count; i++)
 		put_key(&parts[i], prefix, out);

@@ -40,10 +40,10 @@ local function flatten()
 	end
 end
 
--- Drops the slots that do not count any more; without any the quantum is q.
-local function drop(ended, q)
+-- Drops the slots that do not count any more.
+local function drop(ended)
 	if (newest + 1) * quantum <= ended then
-		quantum, used, count, text, first, more = q, 0, 0, '', 1, ''
+		used, count, text, first, more = 0, 0, '', 1, ''
 		return
 	end
 	flatten()
@@ -60,9 +60,6 @@ local function drop(ended, q)
 		slot = newest
 	end
 	first, oldest = at, slot
-	if used == 0 then
-		quantum = q
-	end
 end
 
 local function add(slot, cost)
@@ -77,13 +74,8 @@ local function add(slot, cost)
 	return newest
 end
 
--- Another rule than that it was kept by: each slot becomes the new one that its end lies in. Quanta
--- are powers of two; one that is longer, but less than twice, is of a node of sluice_4, which would
--- change it back. So it stays, as times would grow with each change.
+-- Another rule than that it was kept by: each slot becomes the new one that its end lies in.
 local function change_quantum(q)
-	if quantum > q and quantum < 2 * q then
-		return
-	end
 	flatten()
 	local older, at, before = text, first, quantum
 	local last, last_count = newest, count
@@ -131,7 +123,7 @@ local function ring_look_up(k, rule)
 	end
 	local ended = now - window[rule]
 	if (oldest + 1) * quantum <= ended then
-		drop(ended, grain[rule])
+		drop(ended)
 	end
 end
 
@@ -336,7 +328,7 @@ end
 local function charge_any(k, rule, cost)
 	local uses, slot = ring_judge(k, rule, cost, true)
 	middles[k] = to_bytes(MIDDLE, used, newest, count)
-	return slot <= 0 or uses >= quota[rule] or quantum ~= grain[rule]
+	return slot <= 0 or uses >= quota[rule]
 end
 
 -- Charges so many callers, whose keys are k and every `step` further, by one rule; where it can't, or

@@ -211,7 +211,7 @@ static bool compose(struct splitting *splitting, bool leaves)
 	if (out) {
 		fprintf(out, "*%zu\r\n", 7 + splitting->count);
 		put_text(out, "FCALL");
-		put_text(out, "sluice_split_2");
+		put_text(out, "sluice_split_1");
 		put_text(out, "2");
 		put_text(out, key);
 		put_text(out, since_key);

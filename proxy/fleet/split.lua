@@ -1,9 +1,9 @@
-#!lua name=sluice_split_2
+#!lua name=sluice_split_1
 -- What the store does for limits that are divided among the nodes (fleet = split): it says how much
 -- of each a node may use, by its own clock. The number in the names is of what is called and what
 -- is kept, as in judge.lua.
 --
--- FCALL sluice_split_2 2 shares-key since-key node request limit...
+-- FCALL sluice_split_1 2 shares-key since-key node request limit...
 --
 -- The request is one MessagePack array of integers: the node's process (a random number), the number
 -- of this call (they only grow), how long a share is held and how much longer it counts (both in
@@ -24,8 +24,7 @@
 --
 -- The since-key has the time since when this store remembers, and does not expire. Two leases from
 -- then on the store is young: nodes that remember what it has forgotten may not have called yet, and
--- nobody gets more than it has. A store that sluice_split_1 wrote to lacks the key, and remembers since
--- the oldest of these limits.
+-- nobody gets more than it has.
 --
 -- A limit is kept as { since, lost, nodes }; a node as { name, process, call, units, ends, judged,
 -- judged-until, tails }, and tails are units, until, units, until ... of which the units fall and the
@@ -197,16 +196,12 @@ local function judge_limit(text, name, request, at)
 	return limit, share(limit, own, quota, units, lease)
 end
 
-local function read_since(key, limits)
+local function read_since(key)
 	since = tonumber(redis.call('MGET', key)[1] or '')
-	if since then
-		return
+	if not since then
+		since = now
+		redis.call('SET', key, string.format('%.0f', since))
 	end
-	since = now
-	for _, text in ipairs(limits) do
-		since = text and math.min(since, cmsgpack.unpack(text)[1]) or since
-	end
-	redis.call('SET', key, string.format('%.0f', since))
 end
 
 local function keep_key(key, seconds)
@@ -228,7 +223,7 @@ local function run(keys, args)
 		return cmsgpack.pack(answer)
 	end
 	local kept, changes, seconds = redis.call('HMGET', keys[1], unpack(names)), {}, 0
-	read_since(keys[2], kept)
+	read_since(keys[2])
 	for i, name in ipairs(names) do
 		local limit, given, judges, nodes, more =
 			judge_limit(kept[i], args[1], request, 5 * i)
@@ -243,4 +238,4 @@ local function run(keys, args)
 	return cmsgpack.pack(answer)
 end
 
-redis.register_function('sluice_split_2', run)
+redis.register_function('sluice_split_1', run)

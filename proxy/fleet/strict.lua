@@ -1,9 +1,9 @@
-#!lua name=sluice_strict_2
+#!lua name=sluice_strict_1
 -- The nodes that share limits with store_down = strict, and what of them may be in use where the
 -- store is not heard: strict.h has the rule, by its points. The number is of what is called and what is
 -- kept, as in judge.lua.
 --
--- FCALL sluice_strict_2 1 list-key process request
+-- FCALL sluice_strict_1 1 list-key process request
 --
 -- The request is a MessagePack array of integers (times in us): the call's number, the lease (0: the
 -- node leaves), lost_share, at least how many nodes there are, the divisor that the node holds (0:
@@ -93,4 +93,4 @@ local function run(keys, args)
 	return cmsgpack.pack({ now, list.since, given, parts, count, lives })
 end
 
-redis.register_function('sluice_strict_2', run)
+redis.register_function('sluice_strict_1', run)

@@ -66,7 +66,7 @@ static bool compose(struct strict_list *list, struct store_call *call, char *com
 	if (prefix_len > 128)
 		return false;
 	int head = snprintf(command, COMMAND_BYTES,
-		"*6\r\n$5\r\nFCALL\r\n$15\r\nsluice_strict_2\r\n$1\r\n1\r\n$%zu\r\n%s{strict}\r\n"
+		"*6\r\n$5\r\nFCALL\r\n$15\r\nsluice_strict_1\r\n$1\r\n1\r\n$%zu\r\n%s{strict}\r\n"
 		"$%d\r\n%s\r\n$%zu\r\n",
 		prefix_len + strlen("{strict}"), list->prefix, digits, process, request_len);
 	memcpy(command + head, request, request_len);

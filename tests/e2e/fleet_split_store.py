@@ -29,7 +29,7 @@ class Store:
         name, process, number, lease, limits = words
         request = [process, number, lease, GRACE] + [n for limit in limits for n in limit[1:]]
         self.redis.ask("SET", "clock", self.now)
-        answer = unpack(self.redis.ask("FCALL", "sluice_split_2", 2, "f{split}", "f{split}:since", name, pack(request),
+        answer = unpack(self.redis.ask("FCALL", "sluice_split_1", 2, "f{split}", "f{split}:since", name, pack(request),
                                        *(limit[0] for limit in limits)))
         equal(answer[0], self.now, "the time")
         return [tuple(answer[at:at + 5]) for at in range(1, len(answer), 5)]

@@ -68,7 +68,7 @@ class Store:
     def call(self, process, words):
         self.redis.ask("SET", "clock", self.now)
         self.calls += 1
-        answer = tuple(unpack(self.redis.ask("FCALL", "sluice_strict_2", 1, "f{strict}", process, pack(words))))
+        answer = tuple(unpack(self.redis.ask("FCALL", "sluice_strict_1", 1, "f{strict}", process, pack(words))))
         expected = self.oracle.call(self.now, process, *words)
         equal(answer[:3] + answer[4:], expected[:3] + expected[4:], f"{process} {words}")
         # Rounded up, so that no node is asked for less than its share; a sum of doubles may be a little more.

@@ -26,7 +26,7 @@ class Store:
         """Of (verb, name, session, number, lease, keep, value): (status, fence, left, session, value) each."""
         self.expire({ask[1] for ask in asks})
         self.redis.ask("SET", "clock", self.now * 1000)
-        text = self.redis.ask("FCALL", "sluice_lock_2", len(asks) + 1, *("{l}lock:" + ask[1] for ask in asks), "{l}lock",
+        text = self.redis.ask("FCALL", "sluice_lock_1", len(asks) + 1, *("{l}lock:" + ask[1] for ask in asks), "{l}lock",
                               *(word for verb, _, *rest in asks for word in (verb, *rest)))
         answers = []
         for _ in asks:
@@ -41,7 +41,7 @@ class Store:
     def listed(self):
         names, cursor = set(), b"0"
         while True:
-            cursor, *keys = self.redis.ask("FCALL", "sluice_locks_2", 1, "{l}lock", cursor).split(b"\n")
+            cursor, *keys = self.redis.ask("FCALL", "sluice_locks_1", 1, "{l}lock", cursor).split(b"\n")
             names |= {key.decode().split(":", 1)[1] for key in keys}
             if cursor == b"0":
                 return names

@@ -71,7 +71,7 @@ class Session:
         """(status, fence, left, session, value); None: no answer."""
         try:
             self.connection = self.connection or self.connect()
-            text = self.connection.ask("FCALL", "sluice_lock_2", 2, "sluice{locks}lock:" + name, "sluice{locks}lock",
+            text = self.connection.ask("FCALL", "sluice_lock_1", 2, "sluice{locks}lock:" + name, "sluice{locks}lock",
                                        verb, self.session, number, lease, keep, value)
         except (OSError, IndexError, ValueError):
             self.leave()

@@ -86,7 +86,7 @@ class Redis:
         lacks_replicas = "--min-replicas-to-write" in self.options
         if lacks_replicas:  # so far
             connection.ask("CONFIG", "SET", "min-replicas-to-write", 0)
-        for key in ("sluice{epoch}:2", "sluice{split}:since"):
+        for key in ("sluice{epoch}:1", "sluice{split}:since"):
             connection.ask("SET", key, long_ago())
         if lacks_replicas:
             connection.ask("CONFIG", "SET", "min-replicas-to-write",

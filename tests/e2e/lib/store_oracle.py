@@ -11,7 +11,7 @@ from .tap import equal
 
 ASK, GIVE, CHARGE, LOOK, HOLD, FORGET, RUN = 1, 2, 3, 4, 5, 6, 7
 LEASE = 3_000_000
-NAME = "sluice_judge_10"
+NAME = "sluice_judge_1"
 
 
 def with_clock(text, keeps):
@@ -74,13 +74,16 @@ class Limit:
         return f"{caller}{self.suffix}{'!' if self.ban else ''}"
 
 
+def quantum_of(quota, window, slots):
+    """As the nodes have it: a power of two."""
+    return 1 if quota <= slots else 1 << (window // (slots - 1)).bit_length() - 1
+
+
 class Rule(Limit):
     def __init__(self, quota, window, slots, shadow=False, waits=False, waits_young=False, **more):
         super().__init__(quota, shadow, **more)
         self.window, self.waits, self.waits_young = window, waits, waits_young
-        # the nodes' are powers of two, and those of sluice_4 and before like these
-        self.quantum = 1 if quota <= slots else -(-window // (slots - 1))
-        self.keeps_others = True
+        self.quantum = quantum_of(quota, window, slots)
 
     def more(self, _):
         return [self.window, self.quantum]
@@ -143,10 +146,6 @@ class Oracle:
 
     def divide(self, rule, now):
         self.before = [list(c) for c in self.charges], self.quantum
-        if rule.keeps_others and self.quantum and rule.quantum < self.quantum < 2 * rule.quantum:
-            if not self.used(rule, now):
-                self.charges, self.quantum = [], rule.quantum
-            return
         if self.quantum not in (None, rule.quantum):
             for charge in self.charges:
                 charge[0] = ((charge[0] + 1) * self.quantum - 1) // rule.quantum

@@ -45,8 +45,8 @@ static void assert_numbers(struct integers *numbers, const int64_t *expected, si
 static void one_verdict_is_composed(void **state)
 {
 	static const char front[] =
-		"*7\r\n$5\r\nFCALL\r\n$15\r\nsluice_judge_10\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
-		"$39\r\np{00000000000000000000000000000abc}it:2\r\n$";
+		"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_1\r\n$1\r\n2\r\n$10\r\np{epoch}:1\r\n"
+		"$39\r\np{00000000000000000000000000000abc}it:1\r\n$";
 	static const char back[] = "\r\n$3\r\n777\r\n";
 	static const int64_t expected[] = {0, 4000, 1, 66, 5, 1000000, 1, 7, 1, 1, 2, 1, 1};
 	struct batch *batch = calloc(1, sizeof(*batch));
@@ -143,10 +143,10 @@ static void each_kind_says_what_it_needs(void **state)
 	batch_forget(batch, &all[1]);
 	assert_true(batch_compose(batch, &command, &len));
 	assert_non_null(
-		strstr(command, "}a:2\r\n$39\r\np{00000000000000000000000000000007}a:2b\r\n"));
-	assert_non_null(strstr(command, "}b:2g\r\n"));
-	assert_non_null(strstr(command, "}c:2c\r\n"));
-	assert_non_null(strstr(command, "}d:2n\r\n"));
+		strstr(command, "}a:1\r\n$39\r\np{00000000000000000000000000000007}a:1b\r\n"));
+	assert_non_null(strstr(command, "}b:1g\r\n"));
+	assert_non_null(strstr(command, "}c:1c\r\n"));
+	assert_non_null(strstr(command, "}d:1n\r\n"));
 	struct integers numbers = request_of(command, len);
 	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
 	batch_free(batch);
@@ -379,7 +379,7 @@ static void leases_are_asked_and_answered(void **state)
 	charge.cost = 2;
 	batch_give_lease(batch, &charge, 77, 88);
 	assert_true(batch_compose(batch, &command, &len));
-	assert_non_null(strstr(command, "$14\r\nsluice_lease_3\r\n"));
+	assert_non_null(strstr(command, "$14\r\nsluice_lease_1\r\n"));
 	assert_non_null(strstr(command, "$43\r\np{00000000000000000000000000000abc}it:lease\r\n"));
 	struct integers numbers = request_of(command, len);
 	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));

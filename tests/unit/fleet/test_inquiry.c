@@ -234,7 +234,7 @@ static void lose(unsigned n)
 	world.calls[n]->answered(world.calls[n], NULL, 0);
 }
 
-#define JUDGE_KEY   "f{00000000000000010000000000000100}exact:2"
+#define JUDGE_KEY   "f{00000000000000010000000000000100}exact:1"
 #define LEASE_KEY   "f{00000000000000010000000000000100}lease:lease"
 #define RELAXED_KEY "f{00000000000000010000000000000100}relaxed:relaxed"
 

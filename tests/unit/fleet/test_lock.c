@@ -54,7 +54,7 @@ static void a_call_has_its_locks_and_their_words(void **state)
 	use.value_len = 3;
 	char *text = lock_compose("p", 0, asks, 2, &len);
 	assert_string_equal(text,
-		"*18\r\n$5\r\nFCALL\r\n$13\r\nsluice_lock_2\r\n$1\r\n3\r\n"
+		"*18\r\n$5\r\nFCALL\r\n$13\r\nsluice_lock_1\r\n$1\r\n3\r\n"
 		"$14\r\np{locks}lock:a\r\n$15\r\np{locks}lock:bc\r\n$12\r\np{locks}lock\r\n"
 		"$4\r\ntake\r\n$3\r\ns/1\r\n$2\r\n-1\r\n$4\r\n1000\r\n$5\r\n60000\r\n$0\r\n\r\n"
 		"$3\r\nuse\r\n$3\r\ns/"
@@ -76,7 +76,7 @@ static void a_call_has_its_locks_and_their_words(void **state)
 				     "$4\r\nlook\r\n$0\r\n\r\n$1\r\n0\r\n"));
 	free(text);
 	text = lock_compose_list("p", 0, LOCK_OF_COMMANDS, "42", &len);
-	assert_string_equal(text, "*5\r\n$5\r\nFCALL\r\n$14\r\nsluice_locks_2\r\n$1\r\n1\r\n"
+	assert_string_equal(text, "*5\r\n$5\r\nFCALL\r\n$14\r\nsluice_locks_1\r\n$1\r\n1\r\n"
 				  "$12\r\np{locks}lock\r\n$2\r\n42\r\n");
 	free(text);
 }

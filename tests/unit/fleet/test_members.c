@@ -72,7 +72,7 @@ static void says(const char *name, const char *lease)
 	assert_non_null(fake_store.call);
 	call_words_read(&words, fake_store.call->command, fake_store.call->len);
 	assert_int_equal(words.count, 8);
-	assert_string_equal(words.texts[1], "sluice_join_2");
+	assert_string_equal(words.texts[1], "sluice_join_1");
 	assert_string_equal(words.texts[3], "f{nodes}");
 	assert_int_equal(strncmp(words.texts[4], "f{nodes}:", 9), 0);
 	assert_string_equal(words.texts[4] + 9, name);

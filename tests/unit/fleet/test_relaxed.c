@@ -119,7 +119,7 @@ static void assert_published(uint64_t more, uint64_t less)
 	assert_non_null(fake_store.call);
 	call_words_read(&words, fake_store.call->command, fake_store.call->len);
 	assert_int_equal(words.count, 5);
-	assert_string_equal(words.texts[1], "sluice_relaxed_2");
+	assert_string_equal(words.texts[1], "sluice_relaxed_1");
 	assert_string_equal(words.texts[2], "1");
 	assert_string_equal(words.texts[3], "f{00000000000000010000000000000100}it:relaxed");
 	assert_int_equal(words.number_count, 4);

@@ -83,7 +83,7 @@ static struct call_words words(void)
 	assert_non_null(fake_store.call);
 	call_words_read(&words, fake_store.call->command, fake_store.call->len);
 	assert_string_equal(words.texts[0], "FCALL");
-	assert_string_equal(words.texts[1], "sluice_split_2");
+	assert_string_equal(words.texts[1], "sluice_split_1");
 	assert_string_equal(words.texts[3], "f{split}");
 	assert_string_equal(words.texts[4], "f{split}:since");
 	assert_string_equal(words.texts[5], "me");

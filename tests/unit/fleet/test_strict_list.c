@@ -69,7 +69,7 @@ static struct said read_call(const struct store_call *call)
 	call_words_read(&words, call->command, call->len);
 	assert_int_equal(words.count, 6);
 	assert_string_equal(words.texts[0], "FCALL");
-	assert_string_equal(words.texts[1], "sluice_strict_2");
+	assert_string_equal(words.texts[1], "sluice_strict_1");
 	assert_string_equal(words.texts[2], "1");
 	assert_string_equal(words.texts[3], "f{strict}");
 	assert_int_equal(words.number_count, 7);
