@@ -81,14 +81,18 @@ static bool limit_can_be(const struct throttle_limit *limit)
 	return flag <= 1 && throttle_limit_check(limit, why, sizeof(why)) == 0;
 }
 
+static const char other_version[] = "it has another version";
+
 static const char *check_header(const struct header *h, uint64_t bytes)
 {
 	if (h->magic == __builtin_bswap64(LAYOUT_MAGIC))
 		return "it was written by a machine of another byte order";
 	if (h->magic != LAYOUT_MAGIC)
 		return "it is not a table of throttles";
-	if (h->version != LAYOUT_VERSION || h->limit_bytes != sizeof(struct throttle_limit))
-		return "it is of another version or machine";
+	if (h->version != LAYOUT_VERSION)
+		return other_version;
+	if (h->limit_bytes != sizeof(struct throttle_limit))
+		return "it is of another machine";
 	if (h->bytes != bytes || h->count > THROTTLE_MAX_LIMITS ||
 		layout_header_bytes(h->count) > bytes)
 		return "its size is not what it says";
@@ -196,10 +200,13 @@ static struct generation *open_store(
 		wrong = check_header(g->store.memory, g->store.bytes);
 	if (error == 0 && wrong == NULL)
 		wrong = check_time(g->store.memory, now_ns);
-	if (wrong != NULL) {
+	if (wrong == other_version)
+		snprintf(why, why_bytes, "%s: %u, expected %d", wrong,
+			((const struct header *)g->store.memory)->version, LAYOUT_VERSION);
+	else if (wrong != NULL)
 		snprintf(why, why_bytes, "%s", wrong);
+	if (wrong != NULL)
 		error = EBADMSG;
-	}
 	if (error == 0)
 		error = layout_take_lane(g);
 	if (error == 0) {

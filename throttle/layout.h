@@ -5,7 +5,7 @@
 #include "throttle/generation.h"
 
 #define LAYOUT_MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
-#define LAYOUT_VERSION    7
+#define LAYOUT_VERSION    1
 #define LAYOUT_LEVELS_MAX 40
 
 struct header {

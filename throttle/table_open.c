@@ -3,7 +3,8 @@
  *
  *   throttle.table  --- open, limits as wanted ------------------------------> in use
  *                   --- open, other limits --> throttle.next, moved into ---> renamed, in use
- *                   --- not to be trusted  --> throttle.table.set-aside, a new one
+ *                   --- not to be trusted  --> throttle.table.set-aside, a new one; what was
+ *                                              being moved to goes to throttle.next.set-aside
  *
  * While a process opens one it has the folder locked.
  */
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SET_ASIDE     GENERATION_FILE ".set-aside"
+#define SET_ASIDE     ".set-aside"
 #define EPOCH_BACK_NS UINT64_C(10000000000)
 
 /* What a process that was killed while limits changed has left: continues with it. NULL with errno:
@@ -61,8 +62,9 @@ static struct generation *open_file(
 		errno = error;
 		return NULL;
 	}
-	store_remove(t->folder, GENERATION_NEXT);
-	error = store_rename(t->folder, GENERATION_FILE, SET_ASIDE);
+	/* Callers of a table of another version may have been moved to it already. */
+	store_rename(t->folder, GENERATION_NEXT, GENERATION_NEXT SET_ASIDE);
+	error = store_rename(t->folder, GENERATION_FILE, GENERATION_FILE SET_ASIDE);
 	table_report(report, THROTTLE_FOUND_SET_ASIDE,
 		"the file " GENERATION_FILE " was set aside, all counters begin again", why);
 	errno = error != 0 ? error : ENOENT;

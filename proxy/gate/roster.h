@@ -38,7 +38,8 @@ struct roster_override {
 };
 
 /* Reads `folder`'s file when there is one; NULL: memory only. A file that is no roster is renamed
- * to `roster.set-aside`. NULL with a sentence in `why` when it can't be read, or without memory.
+ * to `roster.set-aside`. NULL with a sentence in `why` when it can't be read, has another version
+ * (it stays as it is), or without memory.
  * `why` has a sentence, too, when a file was set aside; else it is empty. */
 struct roster *roster_open(const char *folder, uint64_t now_s, char *why, size_t why_bytes);
 /* No thread may look anything up any more. NULL is ignored. */

@@ -10,6 +10,7 @@
  *   end
  *
  * It is written whole beside the old one and renamed, so that either is there whole after a crash.
+ * A file of another version stays as it is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,7 @@
 #include "base/log.h"
 #include "gate/roster_internal.h"
 
+#define VERSION    1
 #define FIRST_LINE "sluice roster 1\n"
 #define LAST_LINE  "end\n"
 #define PATH_BYTES 4200
@@ -274,6 +276,17 @@ static unsigned read_lines(struct roster *roster, FILE *file, uint64_t now_s)
 	return good && is_over ? 0 : number + 1 - (unsigned)!good;
 }
 
+/* VERSION also where the first line has none. */
+static unsigned long read_version(FILE *file)
+{
+	unsigned long version;
+	char end;
+	bool has_version = fscanf(file, "sluice roster %lu%c", &version, &end) == 2 && end == '\n';
+
+	rewind(file);
+	return has_version ? version : VERSION;
+}
+
 bool roster_read(struct roster *roster, uint64_t now_s, char *why, size_t why_bytes)
 {
 	char path[PATH_BYTES], aside[PATH_BYTES];
@@ -288,6 +301,14 @@ bool roster_read(struct roster *roster, uint64_t now_s, char *why, size_t why_by
 			return false;
 		*why = '\0';
 		return true;
+	}
+	unsigned long version = read_version(file);
+	if (version != VERSION) {
+		snprintf(why, why_bytes,
+			"%s: it has version %lu, expected %d; none of its entries is in force",
+			path, version, VERSION);
+		fclose(file);
+		return false;
 	}
 	roster->is_reading = true;
 	wrong = read_lines(roster, file, now_s);

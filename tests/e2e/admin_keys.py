@@ -182,6 +182,19 @@ def damaged(t):
     true(os.path.exists(os.path.join(t.folder, "state", "roster.set-aside")), "set aside")
 
 
+@group("a file of another version is refused and kept", workers=[1])
+def of_another_version(t):
+    path = os.path.join(t.folder, "state", "roster")
+    os.makedirs(os.path.dirname(path))
+    with open(path, "w", encoding="ascii") as file:
+        file.write("sluice roster 2\nkey ann gold\nend\n")
+    sluice, asker, _ = begin(t)
+    true(f"{path}: it has version 2, expected 1" in sluice.log(), sluice.log())
+    equal(asker.put("ann", plan="gold")[0], 201)
+    with open(path, encoding="ascii") as file:
+        equal(file.read(), "sluice roster 2\nkey ann gold\nend\n", "the file")
+
+
 @group("unknown callers are refused where the file says so")
 def unknown(t):
     for more, route in (("unknown = refuse", ""), ("", "unknown_callers = refuse"),

@@ -258,7 +258,7 @@ static void damaged_files_are_set_aside(void **state)
 		assert_int_not_equal(access(path_of("roster"), F_OK), 0);
 		roster_close(roster);
 	}
-	const char *const bad[] = {"sluice roster 2\nend\n", "sluice roster 1\nkey ann\nend\n",
+	const char *const bad[] = {"sluice roster x\nend\n", "sluice roster 1\nkey ann\nend\n",
 		"sluice roster 1\nkey %zz gold\nend\n", "sluice roster 1\nkey %4 gold\nend\n",
 		"sluice roster 1\nkey a gold x\nend\n", "sluice roster 1\nwho a gold\nend\n",
 		"sluice roster 1\noverride 12 5 deny\nend\n",
@@ -274,6 +274,23 @@ static void damaged_files_are_set_aside(void **state)
 			fail_msg("taken: %s", bad[i]);
 		roster_close(roster);
 	}
+}
+
+static void a_file_of_another_version_stays(void **state)
+{
+	static const char text[] = "sluice roster 2\nkey ann gold until 2030\nend\n";
+	char why[512], kept[512];
+
+	(void)state;
+	write_text(text, strlen(text));
+	assert_null(roster_open(folder, NOW_S, why, sizeof(why)));
+	assert_non_null(strstr(
+		why, "/roster: it has version 2, expected 1; none of its entries is in force"));
+	FILE *file = fopen(path_of("roster"), "r");
+	assert_non_null(file);
+	kept[fread(kept, 1, sizeof(kept) - 1, file)] = '\0';
+	fclose(file);
+	assert_string_equal(kept, text);
 }
 
 /* What can't be written has not happened. */
@@ -376,6 +393,8 @@ UNIT_SUITE(test_roster)
 			overrides_that_are_over_leave_the_file, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(
 			damaged_files_are_set_aside, make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(
+			a_file_of_another_version_stays, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(
 			unwritten_changes_nothing, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(

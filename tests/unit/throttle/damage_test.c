@@ -40,11 +40,11 @@ static void path_of(char *path, size_t bytes, const char *name)
 
 static void clear(void)
 {
-	static const char *const names[] = {
-		"throttle.table", "throttle.next", "throttle.table.set-aside"};
+	static const char *const names[] = {"throttle.table", "throttle.next",
+		"throttle.table.set-aside", "throttle.next.set-aside"};
 	char path[128];
 
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		path_of(path, sizeof(path), names[i]);
 		unlink(path);
 	}

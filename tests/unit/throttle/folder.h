@@ -18,8 +18,8 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-	static const char *const names[] = {
-		"throttle.table", "throttle.next", "throttle.table.set-aside"};
+	static const char *const names[] = {"throttle.table", "throttle.next",
+		"throttle.table.set-aside", "throttle.next.set-aside"};
 	char path[128];
 
 	(void)state;
