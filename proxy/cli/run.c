@@ -25,29 +25,50 @@ static const char help[] =
 	"  -c, --config FILE  the configuration (default: " CLI_DEFAULT_FILE ")\n"
 	"  -h, --help         print this\n";
 
+/* The context of the relay's service. */
+struct serving {
+	const struct run *run;
+	struct admin *admin;
+};
+
 static bool open_admin(void *ctx, const struct conf *conf, struct handover *inherited)
 {
-	return admin_open(conf, inherited, ctx);
+	struct serving *serving = ctx;
+
+	return admin_open(conf, inherited, &serving->admin);
 }
 
 static bool start_admin(void *ctx, struct relay *relay)
 {
-	return admin_start(*(struct admin **)ctx, relay);
+	const struct serving *serving = ctx;
+
+	if (!admin_start(serving->admin, relay))
+		return false;
+	if (serving->run->ready)
+		serving->run->ready(serving->run, relay->inherited != NULL);
+	return true;
 }
 
 static void close_admin(void *ctx)
 {
-	admin_close(*(struct admin **)ctx);
+	admin_close(((struct serving *)ctx)->admin);
 }
 
 static bool give_admin(void *ctx, struct handover *to)
 {
-	return admin_give(*(struct admin **)ctx, to);
+	return admin_give(((struct serving *)ctx)->admin, to);
 }
 
 static void hand_over_admin(void *ctx, const char *address)
 {
-	admin_hand_over(*(struct admin **)ctx, address);
+	admin_hand_over(((struct serving *)ctx)->admin, address);
+}
+
+static struct conf *load(void *ctx, struct conf_errors *errors)
+{
+	const struct run *run = ((struct serving *)ctx)->run;
+
+	return run->load(run, errors);
 }
 
 /* Where this program can be started from again, also when another one is there by then: as it was
@@ -73,29 +94,44 @@ static char *find_program(void)
 	return strdup(len > 0 ? linked : called);
 }
 
-int cli_run(const char *path)
+int run_serve(const struct run *run, struct conf *conf)
 {
-	struct admin *admin = NULL;
 	char *program = find_program();
-	struct relay_service service = {open_admin, start_admin, close_admin, give_admin,
-		hand_over_admin, &admin, program ? program : program_invocation_name};
-	struct conf *conf = cli_load(path);
+	char *arguments[RUN_ARGUMENTS_MOST + 2] = {program ? program : program_invocation_name};
+	struct serving serving = {.run = run};
+	const struct relay_service service = {open_admin, start_admin, close_admin, give_admin,
+		hand_over_admin, load, &serving, arguments};
 
-	if (!conf) {
-		fprintf(stderr, "sluice: nothing was started\n");
-		free(program);
-		return 1;
-	}
+	for (size_t i = 0; i < RUN_ARGUMENTS_MOST && run->arguments[i]; i++)
+		arguments[i + 1] = run->arguments[i];
 	int status = relay_run(conf, &service);
 	free(program);
 	return status;
+}
+
+static struct conf *load_file(const struct run *run, struct conf_errors *errors)
+{
+	return conf_load_again(run->ctx, errors);
+}
+
+static int run_file(char *path)
+{
+	char command[] = "run", option[] = "-c";
+	char *const arguments[] = {command, option, path, NULL};
+	const struct run run = {.arguments = arguments, .load = load_file, .ctx = path};
+	struct conf *conf = cli_load(path);
+
+	if (conf)
+		return run_serve(&run, conf);
+	fprintf(stderr, "sluice: nothing was started\n");
+	return 1;
 }
 
 int cli_run_run(int argc, char **argv)
 {
 	static const struct option long_options[] = {{"config", required_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-	const char *path = CLI_DEFAULT_FILE;
+	char default_path[] = CLI_DEFAULT_FILE, *path = default_path;
 	int given;
 
 	optind = 1; /* argv[0] is `sluice run` */
@@ -114,5 +150,5 @@ int cli_run_run(int argc, char **argv)
 	}
 	if (cli_has_rest("run", argc, argv))
 		return 2;
-	return cli_run(path);
+	return run_file(path);
 }

@@ -1,15 +1,33 @@
-/* `sluice run`: loads a configuration, then serves until it is stopped. */
+/* `sluice run`, and what it has in common with `sluice protect`: serving until a signal. */
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
+#include <stdbool.h>
+
+#include "conf/conf.h"
+
+/* How a command serves. */
+struct run {
+	/* The command line behind the program's name, at most RUN_ARGUMENTS_MOST words and NULL: an
+	 * upgrade starts the program with these. */
+	char *const *arguments;
+	/* Reads the configuration again, for a reload. NULL with the errors. */
+	struct conf *(*load)(const struct run *run, struct conf_errors *errors);
+	/* All listen and serve; `is_upgrade`: in place of a process that did before. NULL: nothing
+	 * to do. */
+	void (*ready)(const struct run *run, bool is_upgrade);
+	void *ctx;
+};
+#define RUN_ARGUMENTS_MOST 16
+
+/* Serves `conf` (the hold passes over). Returns the exit status: 0, or 1 when nothing could be
+ * started or requests were cut off at the end. */
+int run_serve(const struct run *run, struct conf *conf);
+
 /*
  * The arguments `[-c FILE]`, after one that stands before getopt's messages: `sluice run`. Returns
- * the exit status: 0, 1 when nothing could be started or requests were cut off at the
- * end, 2 when the command line has an error.
+ * the exit status: that of run_serve, 1 when the file has errors, 2 when the command line has one.
  */
 int cli_run_run(int argc, char **argv);
-
-/* Serves the configuration in the file at `path`. Returns the exit status: 0 or 1. */
-int cli_run(const char *path);
 
 #endif

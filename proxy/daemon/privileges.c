@@ -9,10 +9,11 @@
 #include "daemon/relay.h"
 
 /* A reload can't read files that the user may not read: better known now than then. */
-static void check_reload_as_user(const struct conf *conf)
+static void check_reload_as_user(const struct relay *relay, const struct conf *conf)
 {
+	const struct relay_service *service = relay->service;
 	struct conf_errors errors = {0};
-	struct conf *again = conf_load_again(conf->path, &errors);
+	struct conf *again = service->load(service->ctx, &errors);
 
 	for (size_t i = 0; i < errors.count; i++)
 		log_warn("a reload will fail for user %s: %s", conf->user, errors.items[i].text);
@@ -35,7 +36,7 @@ bool privileges_drop(struct relay *relay, const struct conf *conf)
 		log_give_to(relay->node.log, user->pw_uid, user->pw_gid);
 	if (user && initgroups(conf->user, user->pw_gid) == 0 && setgid(user->pw_gid) == 0 &&
 		setuid(user->pw_uid) == 0) {
-		check_reload_as_user(conf);
+		check_reload_as_user(relay, conf);
 		return true;
 	}
 	log_error("%s:%u: user = %s: %s", CONF_PLACE_ARGS(conf, conf_line(conf, "user")),

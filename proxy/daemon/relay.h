@@ -41,7 +41,8 @@ struct usage;
  * they have ended or the start failed. open and start write a line to the error log when they
  * return false, which ends the start. What it inherits (NULL: nothing) `open` takes as its own; for
  * an upgrade, `give` adds its listening sockets (false: no memory) and `hand_over` leaves the one
- * of an address to the new process.
+ * of an address to the new process. `load` reads the configuration again for a reload, which must
+ * not wait: a snapshot held once, or NULL with the errors.
  */
 struct relay_service {
 	bool (*open)(void *ctx, const struct conf *conf, struct handover *inherited);
@@ -49,8 +50,9 @@ struct relay_service {
 	void (*close)(void *ctx);
 	bool (*give)(void *ctx, struct handover *to);
 	void (*hand_over)(void *ctx, const char *address);
+	struct conf *(*load)(void *ctx, struct conf_errors *errors);
 	void *ctx;
-	const char *program; /* the binary's path, for upgrades */
+	char *const *arguments; /* an upgrade starts these: the binary's path, ..., NULL */
 };
 
 struct relay {

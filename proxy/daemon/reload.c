@@ -389,7 +389,7 @@ enum reload_outcome relay_reload(struct relay *relay, struct conf_errors *errors
 	}
 	reload_cancel(relay);
 	manager_reloading(relay);
-	struct conf *conf = conf_load_again(relay->site->conf->path, found);
+	struct conf *conf = relay->service->load(relay->service->ctx, found);
 	enum reload_outcome outcome = begin(relay, conf, found, false);
 	if (outcome == RELOAD_FAILED) {
 		log_error("%s: reload failed; keeping the running configuration",

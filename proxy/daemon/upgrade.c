@@ -278,9 +278,6 @@ static void become(const struct handover *given, int manifest, struct environmen
 /* 0 or errno. */
 static int start(struct relay *relay, struct upgrade *upgrade, int manifest)
 {
-	char run[] = "run", option[] = "-c";
-	char *argv[] = {(char *)(uintptr_t)relay->service->program, run, option,
-		(char *)(uintptr_t)relay->site->conf->path, NULL};
 	struct environment environment = {0};
 	int error = 0;
 
@@ -288,7 +285,7 @@ static int start(struct relay *relay, struct upgrade *upgrade, int manifest)
 		return ENOMEM;
 	upgrade->pid = fork();
 	if (upgrade->pid == 0)
-		become(upgrade->given, manifest, &environment, argv);
+		become(upgrade->given, manifest, &environment, relay->service->arguments);
 	if (upgrade->pid < 0)
 		error = errno;
 	free(environment.all);
@@ -418,7 +415,7 @@ void upgrade_begin(struct relay *relay)
 	if (error == 0) {
 		relay->upgrade = upgrade;
 		log_info("upgrade: process %ld starts %s", (long)upgrade->pid,
-			relay->service->program);
+			relay->service->arguments[0]);
 		return;
 	}
 	log_error("upgrade failed: %s; this process continues", strerror(error));

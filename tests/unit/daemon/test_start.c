@@ -77,7 +77,7 @@ static void close_service(void *ctx)
 }
 
 static const struct relay_service service = {
-	.open = open_service, .start = start_service, .close = close_service, .program = "sluice"};
+	.open = open_service, .start = start_service, .close = close_service};
 
 /* The exit status. */
 static int run(void)
