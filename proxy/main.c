@@ -11,6 +11,7 @@
 #include "cli/lock_command.h"
 #include "cli/lock_list.h"
 #include "cli/operate.h"
+#include "cli/protect.h"
 #include "cli/run.h"
 #include "cli/semaphore.h"
 #include "cli/usage.h"
@@ -31,8 +32,8 @@ static const char usage_end[] =
 
 static void print_usage(FILE *out)
 {
-	fprintf(out, "%s%s%s%s%s%s", usage, cli_operate_usage, cli_lock_usage, cli_locks_usage,
-		cli_semaphore_usage, usage_end);
+	fprintf(out, "%s%s%s%s%s%s%s", usage, cli_protect_usage, cli_operate_usage, cli_lock_usage,
+		cli_locks_usage, cli_semaphore_usage, usage_end);
 }
 
 /* What is said when it did not arrive, as on a full disk: an exit status of 0 would be a lie. */
@@ -50,6 +51,7 @@ static int fail_command(const char *command)
 
 	near_miss_offer(&near, "check");
 	near_miss_offer(&near, "run");
+	near_miss_offer(&near, "protect");
 	near_miss_offer(&near, "help");
 	near_miss_offer(&near, "lock");
 	near_miss_offer(&near, "locks");
@@ -67,7 +69,8 @@ static int run_command(int argc, char **argv)
 {
 	/* for getopt's messages */
 	char run_title[] = "sluice run", check_title[] = "sluice check",
-	     lock_title[] = "sluice lock", locks_title[] = "sluice locks";
+	     protect_title[] = "sluice protect", lock_title[] = "sluice lock",
+	     locks_title[] = "sluice locks";
 
 	if (argc < 2) {
 		print_usage(stderr);
@@ -87,6 +90,10 @@ static int run_command(int argc, char **argv)
 	if (strcmp(command, "run") == 0) {
 		argv[1] = run_title;
 		return cli_run_run(argc - 1, argv + 1);
+	}
+	if (strcmp(command, "protect") == 0) {
+		argv[1] = protect_title;
+		return cli_protect(argc - 1, argv + 1);
 	}
 	if (strcmp(command, "check") == 0) {
 		argv[1] = check_title;

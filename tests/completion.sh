@@ -52,7 +52,7 @@ for command in $commands; do
 	wrong=
 	for option in $(complete_words sluice "$command" -- | grep -v -- --help); do
 		case $option in
-		--json | --refused | --hashed | --dump | --keys | --binary | --ensure) value= ;;
+		--json | --refused | --hashed | --dump | --keys | --binary | --ensure | --print) value= ;;
 		*) value=1 ;;
 		esac
 		# --help ends it before anything is done
