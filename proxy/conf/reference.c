@@ -1,7 +1,6 @@
 /* See reference.h. */
 #include "conf/reference.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "conf/build.h"
@@ -15,8 +14,7 @@ static void print_title(const struct option_section *section, const char *name, 
 		fprintf(out, "[%s%s%s]\n", section->kind, *name ? " " : "", name);
 }
 
-/* `one of a, b`, or the type with its bounds: `duration, 10ms to 1d`. */
-static void print_type(const struct option *option, FILE *out)
+void reference_print_type(const struct option *option, FILE *out)
 {
 	char low[32], high[32];
 
@@ -57,75 +55,11 @@ void reference_print_text(FILE *out)
 			const struct option *option = &section->options[j];
 
 			fprintf(out, "\n  %s (", option->name);
-			print_type(option, out);
+			reference_print_type(option, out);
 			fputs("; ", out);
 			print_presence(option, "", "", out);
 			fprintf(out, ")\n    %s\n", option->help);
 		}
-	}
-}
-
-/* When a new value takes effect, where it is not at once. */
-static const char *effect_of(const struct option *option)
-{
-	switch (option->reload) {
-	case RELOAD_START:
-		return "A change takes effect at the next start.";
-	case RELOAD_CONNECTIONS:
-		return "A change takes effect for connections that become idle from then on.";
-	case RELOAD_SOCKETS:
-		return "A change takes effect for WebSockets that are opened from then on.";
-	case RELOAD_UNSET:
-	case RELOAD_LIVE:
-		break;
-	}
-	return NULL;
-}
-
-/* A word as an argument of a macro; one that could be taken for a macro is shielded. */
-static void print_word(const char *word, FILE *out)
-{
-	fputs(strlen(word) <= 2 ? "\\&" : "", out);
-	fputs(word, out);
-}
-
-/* A line a sentence: formatters see the end of one by the end of its line (mdoc(7)). */
-static void print_sentences(const char *text, FILE *out)
-{
-	for (; *text; text++) {
-		bool ends = text[0] == '.' && text[1] == ' ' && isupper((unsigned char)text[2]);
-
-		fputc(*text, out);
-		if (ends)
-			fputc('\n', out);
-		text += ends;
-	}
-	fputc('\n', out);
-}
-
-void reference_print_mdoc(const struct option_section *section, FILE *out)
-{
-	for (size_t i = 0; i < *section->option_count; i++) {
-		const struct option *option = &section->options[i];
-
-		fprintf(out, ".It Ic %s No (", option->name);
-		print_type(option, out);
-		fputs(")\n", out);
-		print_sentences(option->help, out);
-		if (option->fallback) {
-			fputs("Default:\n.Ql ", out);
-			print_word(option->fallback, out);
-			fputs(option->flags & OPTION_REPEATABLE ? " .\nRepeatable.\n" : " .\n",
-				out);
-		} else if (option->flags & OPTION_REQUIRED) {
-			fputs(option->flags & OPTION_REPEATABLE ? "Required; repeatable.\n"
-								: "Required.\n",
-				out);
-		} else if (option->flags & OPTION_REPEATABLE) {
-			fputs("Repeatable.\n", out);
-		}
-		if (effect_of(option))
-			fprintf(out, "%s\n", effect_of(option));
 	}
 }
 

@@ -9,16 +9,13 @@
 
 #include "conf/conf.h"
 
-struct option_section;
+struct option;
 
 /* All sections and keys, with type, default, bounds and help, as `sluice check --keys` prints. */
 void reference_print_text(FILE *out);
 
-/*
- * The keys of one section as the body of an mdoc list. The man page holds exactly this between
- * `.\" keys: KIND` and `.\" end`, and a test compares the two.
- */
-void reference_print_mdoc(const struct option_section *section, FILE *out);
+/* The words of an option, or its type with its bounds: `duration, 10ms to 1d`. */
+void reference_print_type(const struct option *option, FILE *out);
 
 /*
  * The configuration in effect, as an ini that means the same: the file's values, and the default of
