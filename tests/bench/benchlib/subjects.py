@@ -164,7 +164,6 @@ class Subject:
         self.process = machine.start(self._command(bench, setup, origin), cpus, stdin=subprocess.DEVNULL,
                                      stdout=self.log, stderr=self.log, cwd=bench.scratch, env=bench.environment(name))
         self.serves = machine.await_port(self.port, self.process)
-        self.pids = machine.family(self.process.pid) if self.serves else []
 
     def _command(self, bench, setup, origin):
         origin = f"{ORIGIN_HOSTS[self.name]}:{origin}"
@@ -177,6 +176,11 @@ class Subject:
         return bench.wrap({"haproxy": ["haproxy", "-db", "-f", path],
                            "nginx": ["nginx", "-p", bench.scratch, "-c", path],
                            "sluice": [bench.sluice, "run", "-c", path]}[self.name], self.name)
+
+    @property
+    def pids(self):
+        """As they are now: nginx's master listens before its workers are there."""
+        return machine.family(self.process.pid) if self.serves else []
 
     def cpu_ns(self):
         return machine.cpu_ns(self.pids)
