@@ -126,6 +126,14 @@ static bool is_head(struct slice head)
 	return is_good;
 }
 
+bool publish_filters_content(const json_t *format)
+{
+	const json_t *filters = json_object_get(format, "content-filters");
+
+	return filters && !json_is_null(filters) &&
+	       !(json_is_array(filters) && json_array_size(filters) == 0);
+}
+
 static const char *read_response(
 	const json_t *response, struct publish_room *room, struct publish_item *item)
 {
@@ -133,6 +141,8 @@ static const char *read_response(
 
 	if (!json_is_object(response))
 		return RESPONSE ": invalid type; expected an object";
+	if (publish_filters_content(response))
+		return RESPONSE ".content-filters: not supported; expected none";
 	if (!read_content(response, "body", "body-bin", room, &content))
 		return RESPONSE ": invalid body or body-bin; expected a text, or base64";
 	struct http_out out = http_out_over(room->at, room->bytes);
@@ -162,6 +172,8 @@ static const char *read_stream(
 
 	if (!json_is_object(stream))
 		return STREAM ": invalid type; expected an object";
+	if (publish_filters_content(stream))
+		return STREAM ".content-filters: not supported; expected none";
 	if (!read_content(stream, "content", "content-bin", room, &item->stream))
 		return STREAM ": invalid content or content-bin; expected a text, or base64";
 	item->closes_stream = slice_equal(word, SLICE("close"));

@@ -8,6 +8,7 @@
 #define ADMIN_PUBLISH_HTTP_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "websocket/publish.h"
 
@@ -24,5 +25,8 @@ struct publish_room {
  * place in the item, the error and the expected value. */
 const char *publish_http_read(
 	const json_t *formats, struct publish_room *room, struct publish_item *item);
+
+/* Does a format have filters of its content? They would change it, and none is known. */
+bool publish_filters_content(const json_t *format);
 
 #endif

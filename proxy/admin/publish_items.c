@@ -115,22 +115,14 @@ static bool check_content(const struct reader *reader, const struct publish_item
 	return true;
 }
 
-/* Filters of the content would change it, and none is known. */
-static bool has_no_content_filters(const struct reader *reader, const json_t *message)
-{
-	const json_t *filters = json_object_get(message, "content-filters");
-
-	if (!filters || json_is_null(filters) ||
-		(json_is_array(filters) && json_array_size(filters) == 0))
-		return true;
-	return fail(reader, MESSAGE ".content-filters: not supported; expected none");
-}
-
 static bool read_send(struct reader *reader, const json_t *message, struct publish_item *item)
 {
 	item->action = PUBLISH_SEND;
-	return read_type(reader, message, item) && read_content(reader, message, item) &&
-	       check_content(reader, item) && has_no_content_filters(reader, message);
+	if (!read_type(reader, message, item) || !read_content(reader, message, item) ||
+		!check_content(reader, item))
+		return false;
+	return !publish_filters_content(message) ||
+	       fail(reader, MESSAGE ".content-filters: not supported; expected none");
 }
 
 static bool read_close(struct reader *reader, const json_t *message, struct publish_item *item)

@@ -204,9 +204,11 @@ def refusals(t):
         equal(t.client(sluice).ask(target).status, 502, target)
     subscribed(admin, 0)
     for message in ({"code": 100}, {"code": "200"}, {"headers": {"A B": "c"}}, {"headers": {"A": "b\r\nC: d"}}, {"headers": {"A": 1}},
-                    {"headers": ["A"]}, {"body": 1}, {"body-bin": "YQ"}, {"reason": "a\r\nb"}, []):
+                    {"headers": ["A"]}, {"body": 1}, {"body-bin": "YQ"}, {"reason": "a\r\nb"}, [],
+                    {"body": "x", "content-filters": ["var-subst"]}):
         publish(admin, "a", http_response=message, status=400)
-    for message in ({}, {"content": 1}, {"content-bin": "YQ"}, {"action": "shout"}, []):
+    for message in ({}, {"content": 1}, {"content-bin": "YQ"}, {"action": "shout"}, [],
+                    {"content": "x", "content-filters": ["build-id"]}):
         publish(admin, "a", http_stream=message, status=400)
     off, _ = with_admin(t, to(t.origin(server)))
     equal(t.client(off).ask("/response/a").get("Grip-Hold"), "response", "without grip_hold it is a response")

@@ -189,6 +189,11 @@ static void wrong_ones(void **state)
 			"content-filters: not supported; expected none"},
 		{MESSAGE("\"content\":\"x\",\"content-filters\":\"a\""),
 			"content-filters: not supported; expected none"},
+		{FORMATS("{\"http-stream\":{\"content\":\"x\",\"content-filters\":[\"build-id\"]}"
+			 "}"),
+			"http-stream.content-filters: not supported; expected none"},
+		{FORMATS("{\"http-response\":{\"body\":\"x\",\"content-filters\":{}}}"),
+			"http-response.content-filters: not supported; expected none"},
 		{"{\"items\":[{\"channel\":\"c\",\"meta\":1,\"formats\":{}}]}",
 			"items[0].meta: invalid type; expected an object"},
 		{"{\"items\":[{\"channel\":\"c\",\"meta\":{\"skip_users\":[]},\"formats\":{}}]}",
