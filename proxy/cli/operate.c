@@ -32,7 +32,7 @@ const char cli_operate_usage[] =
 	"                                                        list the busiest or most refused callers\n"
 	"       sluice callers KEY | --hash HASH [--limit NAME]  print what a caller has used\n"
 	"       sluice reset KEY | --hash HASH [--limit NAME]    forget what a caller has used\n"
-	"       sluice explain PATH [--method M] [--host H] [--address A] [--field 'N: V']...\n"
+	"       sluice explain PATH [--method M] [--host H] [--address A] [--route R] [--field 'N: V']...\n"
 	"                                                        print what a request would get\n"
 	"       sluice override HASH plan NAME|exempt|deny DURATION, or override HASH end\n"
 	"                                                        treat one caller differently for a time\n"
@@ -471,8 +471,11 @@ int cli_operate(int argc, char **argv)
 {
 	const struct command *command = find_command(argv[0]);
 	struct call call = {.conf = DEFAULT_FILE};
+	char title[32]; /* for getopt's messages */
 	int given;
 
+	snprintf(title, sizeof(title), "sluice %s", command->word);
+	argv[0] = title;
 	optind = 1;
 	while ((given = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
 		if (given == 'h') {
@@ -492,9 +495,12 @@ int cli_operate(int argc, char **argv)
 		usage_refer(command->word);
 		return 2;
 	}
-	int status = 2;
-	if (remote_find(&call.remote, call.admin, call.conf, call.token_file))
+	int status = remote_find(&call.remote, call.admin, call.conf, call.token_file);
+	if (status == 0) {
 		status = command->run(&call);
+		if (status == 2)
+			usage_refer(command->word);
+	}
 	remote_clear(&call.remote);
 	return status;
 }

@@ -68,17 +68,17 @@ static json_t *weight_of(const char *word)
 int cli_set_server(struct call *call)
 {
 	struct query query;
-	bool is_weight = call->word_count == 4 && strcmp(call->words[0], "weight") == 0;
-	json_t *body = is_weight ? weight_of(call->words[3]) : NULL;
+	bool is_weight = strcmp(call->words[0], "weight") == 0;
+	json_t *body = NULL;
 
-	if (is_weight && !body)
-		return 2;
-	if (call->word_count != 3 && !is_weight) {
+	if (call->word_count != (is_weight ? 4 : 3)) {
 		fprintf(stderr,
 			"sluice upstreams: expected no words, or drain, disable or enable, "
 			"an upstream and a server's address; or weight, these and a number\n");
 		return 2;
 	}
+	if (is_weight && !(body = weight_of(call->words[3])))
+		return 2;
 	query_begin(&query, "/api/v1/upstreams");
 	query_add_segment(&query, call->words[1]);
 	query_add_segment(&query, "servers");

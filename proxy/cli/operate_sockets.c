@@ -137,6 +137,16 @@ struct operation {
 static const struct operation operations[] = {{"post", 3, message_body}, {"send", 3, message_body},
 	{"close", 2, close_body}, {"abort", 2, NULL}, {"drain", 2, NULL}};
 
+/* Or `all`, which only an operation has. */
+static bool is_operation(const char *word)
+{
+	bool is_found = strcmp(word, "all") == 0;
+
+	for (size_t i = 0; i < COUNT(operations); i++)
+		is_found |= strcmp(operations[i].word, word) == 0;
+	return is_found;
+}
+
 static const struct operation *find_operation(const struct call *call)
 {
 	for (size_t i = 0; i < COUNT(operations); i++) {
@@ -185,7 +195,9 @@ static int operate(struct call *call, const struct operation *operation)
 
 int cli_sockets(struct call *call)
 {
-	if (call->word_count > 1) {
+	bool begins_operation = call->word_count == 1 && is_operation(call->words[0]);
+
+	if (call->word_count > 1 || begins_operation) {
 		const struct operation *operation = find_operation(call);
 		if (operation)
 			return fits(call, operation) ? operate(call, operation) : 2;

@@ -77,7 +77,7 @@ static bool read_conf(struct remote *remote, const char *path, bool wants_token)
 	return found;
 }
 
-bool remote_find(
+int remote_find(
 	struct remote *remote, const char *admin, const char *conf_path, const char *token_path)
 {
 	const char *given = getenv("SLUICE_TOKEN");
@@ -88,10 +88,11 @@ bool remote_find(
 	else if (given && *given)
 		remote->token = strdup(given);
 	if (token_path && !remote->token)
-		return false;
-	if (admin)
-		return set_address(remote, admin);
-	return read_conf(remote, conf_path, !remote->token);
+		return 2;
+	bool is_found =
+		admin ? set_address(remote, admin) : read_conf(remote, conf_path, !remote->token);
+
+	return is_found ? 0 : 1;
 }
 
 void remote_clear(struct remote *remote)

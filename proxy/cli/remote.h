@@ -18,10 +18,11 @@ struct remote {
 /*
  * `admin`: `http://HOST:PORT` or `unix:/PATH`; NULL: the first bind of [admin] in the configuration
  * at `conf_path`, with the first token of its file that is not hashed. `token_path`: a file whose
- * first word is the token; NULL: the environment's SLUICE_TOKEN, if set. False with a line on
- * stderr. remote_clear is due in either case.
+ * first token that is not hashed is sent; NULL: the environment's SLUICE_TOKEN, if set. Returns 0,
+ * or with lines on stderr the exit status: 1 when the configuration has errors, 2 when --token-file
+ * is wrong. remote_clear is due in either case.
  */
-bool remote_find(
+int remote_find(
 	struct remote *remote, const char *admin, const char *conf_path, const char *token_path);
 void remote_clear(struct remote *remote);
 

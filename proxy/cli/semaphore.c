@@ -209,9 +209,11 @@ int cli_semaphore(int argc, char **argv)
 		.timeout_ms = LOCK_MS,
 		.grace_ms = GRACE_MS};
 	struct given values = {0};
+	char title[] = "sluice semaphore"; /* for getopt's messages */
 	int given;
 
 	argc = take_command(&call, argc, argv);
+	argv[0] = title;
 	optind = 1;
 	while ((given = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
 		if (given == 'h') {

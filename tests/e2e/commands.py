@@ -2,6 +2,7 @@
 """The command line: its help and its errors, the token and the file that it reads, and the terminal that it leaves."""
 import os
 import pty
+import re
 import signal
 import subprocess
 import termios
@@ -32,11 +33,20 @@ def usage(_t):
             lines = run(command, "--help").splitlines()
             equal(lines[0][:7], "usage: ", command)
             equal([line[7:] for line in lines if line.startswith(("usage: sluice ", "       sluice "))], entries[command])
+    with _t.point("a command takes the options that its help names, and no other"):
+        options = sorted(set(re.findall(r"--([a-z-]+)", run("--help"))) - {"help", "version"})
+        for command in [one for one in entries if one[0].isalpha()]:
+            named = set(re.findall(r"--([a-z-]+)", run(command, "--help")))
+            taken = {one for one in options if not any(other != one and other.startswith(one) for other in named)
+                     and process.run([BINARY, command, f"--{one}", "1", "--help"])[0] == 0}
+            equal(taken - named, set(), f"options of {command} that its help lacks")
+            equal(named & set(options) - taken, set(), f"options that {command} refuses")
     with _t.point("an error is said in two lines, the second of which names the help"):
         for words in (["status", "--frob"], ["status", "x"], ["keys"], ["lock", "--frob"], ["locks", "a", "b", "c"],
                       ["semaphore", "--frob"], ["frobnicate"], ["check", "x"], ["run", "--frob"], ["explain"]):
             lines = run(*words, status=2).splitlines()
             equal(len(lines), 2, f"lines of {words}: {lines}")
+            true(lines[0].startswith("sluice"), lines)
             true("--help` shows the usage" in lines[1], lines)
     with _t.point("without a command, what is wrong comes last"):
         equal(run(status=2).splitlines()[-1], "sluice: a command is needed")
@@ -51,10 +61,20 @@ def reads(t):
         sluice.write_ini(sluice.sections + WRONG)
         true("uptime" in run("status", "-c", sluice.ini_path), "status")
         true("nothing" in run("reload", "-c", sluice.ini_path, status=1), "reload")
-    with t.point("those in [admin] do"):
+    with t.point("those in [admin] do: exit 1"):
         path = t.file("admin.ini", "[admin]\nbind = 127.0.0.1:1\nno setting\n" + WRONG)
-        output = run("status", "-c", path, status=2)
-        equal(output, f'{path}:3: invalid setting "no setting"; expected key = value\n')
+        for command in ("status", "reload"):
+            output = run(command, "-c", path, status=1)
+            equal(output, f'{path}:3: invalid setting "no setting"; expected key = value\n')
+        run("status", "-c", t.path("none.ini"), status=1)
+    with t.point("wrong words are a wrong command line, and name the help"):
+        for words in (["keys", "frob", "a"], ["limits", "frob"], ["limits", "set", "a", "b"], ["sockets", "post"],
+                      ["sockets", "all"], ["sockets", "--wait", "1s"], ["upstreams", "drain", "a"],
+                      ["upstreams", "weight", "a", "b"], ["sessions", "drain"], ["override", "a", "b"],
+                      ["fleet", "--wait-nodes", "x"], ["explain", "/", "--field", "x"], ["reset"]):
+            lines = run(*words, "-c", sluice.ini_path, status=2).splitlines()
+            equal(len(lines), 2, f"lines of {words}: {lines}")
+            equal(lines[1], f"`sluice {words[0]} --help` shows the usage")
 
 
 @group("the terminal", workers=[1])
