@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
+
 #define BLOCK_BYTES 4096
 
 /* Shared by the broadcast, while it is the newest, and by the listeners that send it. */
@@ -80,10 +82,7 @@ static bool add_listener(struct broadcast *broadcast, struct broadcast_listener 
 	bool has_room = broadcast->count < BROADCAST_LISTENERS && !broadcast->is_closed;
 	if (has_room) {
 		listener->serial = broadcast->serial;
-		listener->next = broadcast->first;
-		if (broadcast->first)
-			broadcast->first->prev = listener;
-		broadcast->first = listener;
+		CHAIN_PUSH(broadcast->first, listener, prev, next);
 		broadcast->count++;
 	}
 	pthread_mutex_unlock(&broadcast->lock);
@@ -113,12 +112,7 @@ void broadcast_leave(struct broadcast_listener *listener)
 		return;
 	struct broadcast *broadcast = listener->broadcast;
 	pthread_mutex_lock(&broadcast->lock);
-	if (listener->prev)
-		listener->prev->next = listener->next;
-	else
-		broadcast->first = listener->next;
-	if (listener->next)
-		listener->next->prev = listener->prev;
+	CHAIN_REMOVE(broadcast->first, listener, prev, next);
 	broadcast->count--;
 	text_release(listener->sending);
 	pthread_mutex_unlock(&broadcast->lock);

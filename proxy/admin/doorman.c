@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "base/list.h"
+
 struct visitor {
 	struct visitor *prev, *next;
 	int fd; /* -1: cut, and no longer in the list */
@@ -10,26 +12,13 @@ struct visitor {
 
 static void append(struct doorman *doorman, struct visitor *visitor)
 {
-	visitor->prev = doorman->last;
-	visitor->next = NULL;
-	if (doorman->last)
-		doorman->last->next = visitor;
-	else
-		doorman->first = visitor;
-	doorman->last = visitor;
+	LIST_APPEND(doorman->first, doorman->last, visitor, prev, next);
 	doorman->count++;
 }
 
 static void take_out(struct doorman *doorman, struct visitor *visitor)
 {
-	if (visitor->prev)
-		visitor->prev->next = visitor->next;
-	else
-		doorman->first = visitor->next;
-	if (visitor->next)
-		visitor->next->prev = visitor->prev;
-	else
-		doorman->last = visitor->prev;
+	LIST_REMOVE(doorman->first, doorman->last, visitor, prev, next);
 	doorman->count--;
 }
 

@@ -1,3 +1,4 @@
+#include "base/list.h"
 #include "config.h"
 
 #ifdef HAVE_REDIS
@@ -33,12 +34,7 @@ void fleet_calls_drop(struct fleet_call *call)
 {
 	struct fleet_calls *all = call->all;
 
-	if (call->prev)
-		call->prev->next = call->next;
-	else
-		all->first = call->next;
-	if (call->next)
-		call->next->prev = call->prev;
+	CHAIN_REMOVE(all->first, call, prev, next);
 	all->count--;
 	inquiry_end(&call->inquiry);
 	site_release(call->site);
@@ -93,10 +89,7 @@ struct fleet_call *fleet_calls_add(
 	call->respond = respond;
 	call->inquiry.done = on_done;
 	call->all = all;
-	call->next = all->first;
-	if (call->next)
-		call->next->prev = call;
-	all->first = call;
+	CHAIN_PUSH(all->first, call, prev, next);
 	all->count++;
 	return call;
 }

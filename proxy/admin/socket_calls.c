@@ -8,6 +8,7 @@
 #include "admin/pending.h"
 #include "admin/request.h"
 #include "admin/socket_json.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "daemon/relay.h"
 #include "websocket/survey.h"
@@ -71,12 +72,7 @@ struct socket_calls *socket_calls_new(struct relay *relay, struct pending *pendi
 
 static void free_tally(struct send_tally *tally)
 {
-	if (tally->prev)
-		tally->prev->next = tally->next;
-	else
-		tally->all->tallies = tally->next;
-	if (tally->next)
-		tally->next->prev = tally->prev;
+	CHAIN_REMOVE(tally->all->tallies, tally, prev, next);
 	free(tally);
 }
 
@@ -84,12 +80,7 @@ static void free_call(struct socket_call *call)
 {
 	struct socket_calls *all = call->all;
 
-	if (call->prev)
-		call->prev->next = call->next;
-	else
-		all->calls = call->next;
-	if (call->next)
-		call->next->prev = call->prev;
+	CHAIN_REMOVE(all->calls, call, prev, next);
 	all->count--;
 	if (call->timer)
 		event_free(call->timer);
@@ -146,14 +137,11 @@ static struct socket_call *new_call(struct admin_request *request,
 	}
 	*call = (struct socket_call){
 		.survey = {.filter = choice->filter, .id = choice->id, .after = choice->after},
-		.next = all->calls,
 		.all = all,
 		.request = request,
 		.respond = respond,
 	};
-	if (call->next)
-		call->next->prev = call;
-	all->calls = call;
+	CHAIN_PUSH(all->calls, call, prev, next);
 	all->count++;
 	request->is_pending = true;
 	return call;
@@ -293,10 +281,7 @@ static struct send_tally *new_tally(struct socket_call *call)
 	tally->all = all;
 	tally->call = call;
 	atomic_init(&tally->unsettled, 1);
-	tally->next = all->tallies;
-	if (tally->next)
-		tally->next->prev = tally;
-	all->tallies = tally;
+	CHAIN_PUSH(all->tallies, tally, prev, next);
 	return tally;
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "worker/worker.h"
 
 #define SHARDS 64
@@ -106,11 +107,7 @@ static void wake_first(struct delay_lines *lines, const struct delay_line *line)
 	struct delay_woken *woken = &lines->woken[worker->index];
 	place->is_woken = true;
 	pthread_mutex_lock(&woken->lock);
-	place->prev_woken = NULL;
-	place->next_woken = woken->first;
-	if (woken->first)
-		woken->first->prev_woken = place;
-	woken->first = place;
+	CHAIN_PUSH(woken->first, place, prev_woken, next_woken);
 	pthread_mutex_unlock(&woken->lock);
 	worker_command(worker, WORKER_DELAYED);
 }
@@ -119,12 +116,7 @@ static void wake_first(struct delay_lines *lines, const struct delay_line *line)
 static void take_woken(struct delay_woken *woken, struct delay_place *place)
 {
 	pthread_mutex_lock(&woken->lock);
-	if (place->prev_woken)
-		place->prev_woken->next_woken = place->next_woken;
-	else
-		woken->first = place->next_woken;
-	if (place->next_woken)
-		place->next_woken->prev_woken = place->prev_woken;
+	CHAIN_REMOVE(woken->first, place, prev_woken, next_woken);
 	pthread_mutex_unlock(&woken->lock);
 	place->is_woken = false;
 }
@@ -133,13 +125,7 @@ static void take_woken(struct delay_woken *woken, struct delay_place *place)
 static void link_last(struct delay_line *line, struct delay_place *place)
 {
 	place->line = line;
-	place->next = NULL;
-	place->prev = line->last;
-	if (line->last)
-		line->last->next = place;
-	else
-		line->first = place;
-	line->last = place;
+	LIST_APPEND(line->first, line->last, place, prev, next);
 	line->cost += place->cost;
 }
 
@@ -148,14 +134,7 @@ static void unlink_place(struct delay_lines *lines, struct delay_place *place)
 {
 	struct delay_line *line = place->line;
 
-	if (place->prev)
-		place->prev->next = place->next;
-	else
-		line->first = place->next;
-	if (place->next)
-		place->next->prev = place->prev;
-	else
-		line->last = place->prev;
+	LIST_REMOVE(line->first, line->last, place, prev, next);
 	line->cost -= place->cost;
 	if (line->first) {
 		wake_first(lines, line);

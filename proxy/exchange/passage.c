@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/container.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "body/pump.h"
 #include "exchange/access.h"
@@ -120,12 +121,7 @@ static void give_account(struct passage *p)
 
 static void delist(struct passage *p)
 {
-	if (p->prev)
-		p->prev->next = p->next;
-	else
-		p->worker->passages = p->next;
-	if (p->next)
-		p->next->prev = p->prev;
+	CHAIN_REMOVE(p->worker->passages, p, prev, next);
 }
 
 void passage_end(struct passage *p, const char *why)
@@ -512,10 +508,7 @@ static bool take_client(struct passage *p, struct exchange *x)
 
 static void enlist(struct passage *p)
 {
-	p->next = p->worker->passages;
-	if (p->next)
-		p->next->prev = p;
-	p->worker->passages = p;
+	CHAIN_PUSH(p->worker->passages, p, prev, next);
 	p->worker->exchange_count++;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/container.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "exchange/exchange.h"
 #include "exchange/forward.h"
@@ -62,10 +63,7 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
 	d->judged_by = worker->use->site->serial;
 	wait_init(&d->wait, worker->loop.base, on_deadline);
-	d->next = worker->downstreams;
-	if (d->next)
-		d->next->prev = d;
-	worker->downstreams = d;
+	CHAIN_PUSH(worker->downstreams, d, prev, next);
 	/* relaxed: looked at only by workers that drain, who are woken when it is 0 */
 	atomic_fetch_add_explicit(&worker->node->clients, 1, memory_order_relaxed);
 	worker_count(worker, STATS_CONNECTIONS);
@@ -110,12 +108,7 @@ static void end_connection(struct downstream *d)
 	forwarding_clear(&d->forwarding);
 	hop_close(&d->client);
 	client_wait_end(d);
-	if (d->prev)
-		d->prev->next = d->next;
-	else
-		worker->downstreams = d->next;
-	if (d->next)
-		d->next->prev = d->prev;
+	CHAIN_REMOVE(worker->downstreams, d, prev, next);
 	loop_free_later(&worker->loop, &d->deferred, free_downstream);
 }
 

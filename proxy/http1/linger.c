@@ -1,5 +1,6 @@
 #include "http1/linger.h"
 
+#include "base/list.h"
 #include "http1/downstream_inside.h"
 #include "listen/listener.h"
 
@@ -19,13 +20,7 @@ static void join(struct downstream *d)
 {
 	struct listener *listener = d->client.listener;
 
-	d->newer = NULL;
-	d->older = listener->newest_lingering;
-	if (d->older)
-		d->older->newer = d;
-	else
-		listener->oldest_lingering = d;
-	listener->newest_lingering = d;
+	LIST_APPEND(listener->oldest_lingering, listener->newest_lingering, d, older, newer);
 	listener->lingering++;
 }
 
@@ -35,14 +30,7 @@ void linger_leave(struct downstream *d)
 
 	if (d->state != DOWNSTREAM_LINGERING)
 		return;
-	if (d->older)
-		d->older->newer = d->newer;
-	else
-		listener->oldest_lingering = d->newer;
-	if (d->newer)
-		d->newer->older = d->older;
-	else
-		listener->newest_lingering = d->older;
+	LIST_REMOVE(listener->oldest_lingering, listener->newest_lingering, d, older, newer);
 	listener->lingering--;
 }
 

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
+
 /* Embedded in what is idle; zeroed: in no list. */
 struct idle_link {
 	struct idle_link *older, *newer;
@@ -29,14 +31,7 @@ static inline void idle_list_take_out(struct idle_list *list, struct idle_link *
 {
 	if (link->placed_ms == 0)
 		return;
-	if (link->older)
-		link->older->newer = link->newer;
-	else
-		list->oldest = link->newer;
-	if (link->newer)
-		link->newer->older = link->older;
-	else
-		list->newest = link->older;
+	LIST_REMOVE(list->oldest, list->newest, link, older, newer);
 	link->older = link->newer = NULL;
 	link->placed_ms = 0;
 }
@@ -49,12 +44,7 @@ static inline void idle_list_put(struct idle_list *list, struct idle_link *link,
 		return;
 	idle_list_take_out(list, link);
 	link->placed_ms = now_ms;
-	link->older = list->newest;
-	if (link->older)
-		link->older->newer = link;
-	else
-		list->oldest = link;
-	list->newest = link;
+	LIST_APPEND(list->oldest, list->newest, link, older, newer);
 }
 
 #endif

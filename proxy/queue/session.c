@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "base/list.h"
 #include "base/log.h"
 
 /* ---- lanes ---------------------------------------------------------------------------------- */
@@ -40,23 +41,14 @@ static unsigned list_of(const struct ticket *ticket)
 	return ticket->state == TICKET_CLAIMING ? SESSION_CLAIMS : ticket->lane;
 }
 
-/* Before `next`, or at the end. */
+/* Before `before`, or at the end. */
 static void insert(struct session *session, struct ticket *ticket, enum ticket_state state,
-	struct ticket *next)
+	struct ticket *before)
 {
 	ticket->state = (uint8_t)state;
 	unsigned list = list_of(ticket);
 
-	ticket->next = next;
-	ticket->prev = next != NULL ? next->prev : session->tail[list];
-	if (ticket->prev != NULL)
-		ticket->prev->next = ticket;
-	else
-		session->head[list] = ticket;
-	if (next != NULL)
-		next->prev = ticket;
-	else
-		session->tail[list] = ticket;
+	LIST_INSERT(session->head[list], session->tail[list], ticket, before, prev, next);
 	session->queued[ticket->lane]++;
 	session->queued_bytes += ticket->bytes;
 }
@@ -78,14 +70,7 @@ static void unlink_queued(struct session *session, struct ticket *ticket)
 	unsigned list = list_of(ticket);
 
 	assert(ticket->state == TICKET_WAITING || ticket->state == TICKET_CLAIMING);
-	if (ticket->prev != NULL)
-		ticket->prev->next = ticket->next;
-	else
-		session->head[list] = ticket->next;
-	if (ticket->next != NULL)
-		ticket->next->prev = ticket->prev;
-	else
-		session->tail[list] = ticket->prev;
+	LIST_REMOVE(session->head[list], session->tail[list], ticket, prev, next);
 	ticket->prev = ticket->next = NULL;
 	session->queued[ticket->lane]--;
 	session->queued_bytes -= ticket->bytes;
@@ -113,21 +98,12 @@ void session_remove(struct session *session, struct ticket *ticket)
 
 static void link_flight(struct session *session, struct ticket *ticket)
 {
-	ticket->prev = NULL;
-	ticket->next = session->flight;
-	if (ticket->next != NULL)
-		ticket->next->prev = ticket;
-	session->flight = ticket;
+	CHAIN_PUSH(session->flight, ticket, prev, next);
 }
 
 static void unlink_flight(struct session *session, struct ticket *ticket)
 {
-	if (ticket->prev != NULL)
-		ticket->prev->next = ticket->next;
-	else
-		session->flight = ticket->next;
-	if (ticket->next != NULL)
-		ticket->next->prev = ticket->prev;
+	CHAIN_REMOVE(session->flight, ticket, prev, next);
 	ticket->prev = ticket->next = NULL;
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "upstream/server_inside.h"
 #include "upstream/upstream.h"
 #include "worker/worker.h"
@@ -62,14 +63,7 @@ static struct server_idle *longest_list(
 
 static void unlink_idle(struct server_idle *list, struct server_connection *connection)
 {
-	if (connection->prev)
-		connection->prev->next = connection->next;
-	else
-		list->first = connection->next;
-	if (connection->next)
-		connection->next->prev = connection->prev;
-	else
-		list->last = connection->prev;
+	LIST_REMOVE(list->first, list->last, connection, prev, next);
 	connection->prev = connection->next = NULL;
 	list->count--;
 }
@@ -132,35 +126,19 @@ static bool waits_for(const struct connection_waiter *waiter, const struct serve
 static void link_waiter(
 	struct upstream_state *upstream, struct connection_waiter *waiter, uint64_t number)
 {
-	struct connection_waiter *before = upstream->last_waiter;
+	struct connection_waiter *behind = NULL, *last = upstream->last_waiter;
 
-	while (before && before->number > number)
-		before = before->prev;
+	for (; last && last->number > number; last = last->prev)
+		behind = last;
 	waiter->number = number;
-	waiter->prev = before;
-	waiter->next = before ? before->next : upstream->first_waiter;
-	if (waiter->prev)
-		waiter->prev->next = waiter;
-	else
-		upstream->first_waiter = waiter;
-	if (waiter->next)
-		waiter->next->prev = waiter;
-	else
-		upstream->last_waiter = waiter;
+	LIST_INSERT(upstream->first_waiter, upstream->last_waiter, waiter, behind, prev, next);
 	/* seq_cst: see note_free */
 	atomic_fetch_add(&upstream->waiting, 1);
 }
 
 static void unlink_waiter(struct upstream_state *upstream, struct connection_waiter *waiter)
 {
-	if (waiter->prev)
-		waiter->prev->next = waiter->next;
-	else
-		upstream->first_waiter = waiter->next;
-	if (waiter->next)
-		waiter->next->prev = waiter->prev;
-	else
-		upstream->last_waiter = waiter->prev;
+	LIST_REMOVE(upstream->first_waiter, upstream->last_waiter, waiter, prev, next);
 	/* seq_cst: see pool_forget */
 	atomic_fetch_sub(&upstream->waiting, 1);
 }
@@ -552,13 +530,7 @@ bool pool_keep(
 		return false;
 	pool_note_done(connection);
 	lock_lists(server, connection->worker);
-	connection->prev = NULL;
-	connection->next = list->first;
-	if (list->first)
-		list->first->prev = connection;
-	else
-		list->last = connection;
-	list->first = connection;
+	LIST_INSERT(list->first, list->last, connection, list->first, prev, next);
 	list->count++;
 	if (count_idle(server, connection->worker) > most)
 		*surplus = longest_list(server, connection->worker)->last;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "throttle/throttle.h"
 
 #define SHARDS        64
@@ -297,10 +298,7 @@ static void add_to_subscriber(struct subscriber *subscriber, struct subscription
 {
 	uint32_t most = subscriber->buckets ? subscriber->mask : LISTED;
 
-	subscription->next_of_subscriber = subscriber->first;
-	if (subscriber->first)
-		subscriber->first->prev_of_subscriber = subscription;
-	subscriber->first = subscription;
+	CHAIN_PUSH(subscriber->first, subscription, prev_of_subscriber, next_of_subscriber);
 	if (++subscriber->count > most)
 		grow_table(subscriber);
 	else if (subscriber->buckets)
@@ -309,15 +307,7 @@ static void add_to_subscriber(struct subscriber *subscriber, struct subscription
 
 static void take_from_subscriber(struct subscriber *subscriber, struct subscription *subscription)
 {
-	struct subscription *prev = subscription->prev_of_subscriber;
-	struct subscription *next = subscription->next_of_subscriber;
-
-	if (prev)
-		prev->next_of_subscriber = next;
-	else
-		subscriber->first = next;
-	if (next)
-		next->prev_of_subscriber = prev;
+	CHAIN_REMOVE(subscriber->first, subscription, prev_of_subscriber, next_of_subscriber);
 	subscriber->count--;
 	if (!subscriber->buckets)
 		return;
@@ -333,10 +323,7 @@ static void take_from_subscriber(struct subscriber *subscriber, struct subscript
 
 static void link_first(struct channel_part *part, struct subscription *subscription)
 {
-	subscription->next = part->first;
-	if (part->first)
-		part->first->prev = subscription;
-	part->first = subscription;
+	CHAIN_PUSH(part->first, subscription, prev, next);
 }
 
 enum channel_result channel_subscribe(struct channel_view *view, struct subscriber *subscriber,
@@ -373,12 +360,7 @@ static void leave(struct channel_view *view, struct subscription *subscription)
 
 	if (view->cursor == subscription)
 		view->cursor = subscription->next;
-	if (subscription->prev)
-		subscription->prev->next = subscription->next;
-	else
-		part->first = subscription->next;
-	if (subscription->next)
-		subscription->next->prev = subscription->prev;
+	CHAIN_REMOVE(part->first, subscription, prev, next);
 	pthread_mutex_lock(&shard->lock);
 	channel->subscriptions--;
 	if (!part->first) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "exchange/forward.h"
 #include "exchange/hop.h"
 #include "exchange/turn_place.h"
@@ -57,20 +58,12 @@ static void enlist(struct gateway *gateway)
 {
 	struct websockets *all = gateway->worker->websockets;
 
-	gateway->next = all->gateways;
-	if (gateway->next)
-		gateway->next->prev = gateway;
-	all->gateways = gateway;
+	CHAIN_PUSH(all->gateways, gateway, prev, next);
 }
 
 static void delist(struct gateway *gateway)
 {
-	if (gateway->prev)
-		gateway->prev->next = gateway->next;
-	else
-		gateway->worker->websockets->gateways = gateway->next;
-	if (gateway->next)
-		gateway->next->prev = gateway->prev;
+	CHAIN_REMOVE(gateway->worker->websockets->gateways, gateway, prev, next);
 }
 
 /* Its requests are of no session of its client's: they must leave when that is closed, too. */

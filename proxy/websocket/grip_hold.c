@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/container.h"
+#include "base/list.h"
 #include "conf/conf.h"
 #include "conf/value.h"
 #include "exchange/collect.h"
@@ -232,10 +233,7 @@ bool grip_holds(struct exchange *x)
 		hold->subscriber.is_held = true;
 		deadline_init(&hold->deadline, worker->loop.base, NULL);
 		x->tunnel.hold = hold;
-		hold->next = worker->websockets->holds;
-		if (hold->next)
-			hold->next->prev = hold;
-		worker->websockets->holds = hold;
+		CHAIN_PUSH(worker->websockets->holds, hold, prev, next);
 		why = fill(hold, &x->response, room);
 		if (!why && !exchange_has_request(x))
 			why = "Grip-Hold before the request's end";
@@ -448,12 +446,7 @@ void grip_let_go(struct exchange *x)
 	channel_unsubscribe_all(view_of(hold), &hold->subscriber);
 	deadline_end(&hold->deadline);
 	shared_frame_release(hold->frame);
-	if (hold->prev)
-		hold->prev->next = hold->next;
-	else
-		x->worker->websockets->holds = hold->next;
-	if (hold->next)
-		hold->next->prev = hold->prev;
+	CHAIN_REMOVE(x->worker->websockets->holds, hold, prev, next);
 	x->tunnel.hold = NULL;
 	free(hold);
 }
