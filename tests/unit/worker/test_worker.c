@@ -116,7 +116,7 @@ static void free_b(struct worker *worker)
 }
 
 static const struct worker_part a = {make_a, begin_a, take_a, command_a, end_turn_a, is_done_a,
-					end_a, free_a},
+					end_a, free_a, "work"},
 				b = {.make = make_b,
 					.begin = begin_b,
 					.command = command_b,
