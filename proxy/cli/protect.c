@@ -127,10 +127,13 @@ static void on_ready(const struct run *run, bool is_upgrade)
 /* Makes the ini and reads it. The exit status; 0: `conf` is set. */
 static int prepare(struct protection *protection, struct conf **conf)
 {
-	const struct protect_home home = {getenv("XDG_RUNTIME_DIR"), geteuid()};
+	struct protect_home home = {getenv("XDG_RUNTIME_DIR"), geteuid()};
 	const struct run run = {.ctx = protection};
 	struct conf_errors errors = {0};
 
+	/* After su it is another user's. */
+	if (home.runtime && access(home.runtime, W_OK | X_OK) != 0)
+		home.runtime = NULL;
 	if (!protect_settle(&protection->protect, home) ||
 		!make_folder(protection->protect.values[PROTECT_ADMIN], home.user))
 		return 2;
