@@ -23,6 +23,7 @@
 #include "admin/tokens.h"
 #include "base/log.h"
 #include "conf/conf.h"
+#include "daemon/binding.h"
 #include "daemon/handover.h"
 #include "daemon/relay.h"
 #include "net/listen.h"
@@ -67,8 +68,10 @@ static bool open_sockets(struct admin *admin, const struct conf *conf, struct ha
 			fd = listen_open(
 				(const struct sockaddr *)&bind->socket, bind->socket_len, &options);
 		if (fd < 0) {
-			log_error("%s:%u: [admin] bind = %s: %s", CONF_PLACE_ARGS(conf, bind->line),
-				bind->text, strerror(errno));
+			int error = errno;
+			log_error("%s:%u: [admin] bind = %s: %s%s",
+				CONF_PLACE_ARGS(conf, bind->line), bind->text, strerror(error),
+				binding_advice(bind, error));
 			return false;
 		}
 		if (bind->kind == CONF_ADDRESS_UNIX)
@@ -96,7 +99,7 @@ bool admin_open(const struct conf *conf, struct handover *inherited, struct admi
 			admin_tokens_load(conf->admin.token_path, why, sizeof(why));
 		if (!admin->services.tokens)
 			log_error("%s:%u: [admin] token: %s",
-				CONF_PLACE_ARGS(conf, conf->admin.line), why);
+				CONF_PLACE_ARGS(conf, conf->admin.token_line), why);
 	}
 	if ((conf->admin.token_path && !admin->services.tokens) ||
 		!open_sockets(admin, conf, inherited)) {

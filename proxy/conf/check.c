@@ -544,8 +544,9 @@ static bool is_local(const struct conf_address *address)
 
 static void check_admin(struct build *build, const struct instance *instance)
 {
-	const struct conf_admin *admin = &build->conf->admin;
+	struct conf_admin *admin = &build->conf->admin;
 
+	admin->token_line = instance_setting_line(instance, "token");
 	for (size_t i = 0; i < admin->bind_count; i++) {
 		const struct conf_address *bind = &admin->binds[i];
 		if (bind->kind == CONF_ADDRESS_SYSTEMD)

@@ -44,10 +44,10 @@ struct conf_warning {
 
 /* [admin]: none without a bind */
 struct conf_admin {
-	unsigned line;
 	struct conf_address *binds;
 	size_t bind_count;
 	const char *token_path; /* NULL: none is asked for */
+	unsigned token_line;
 	bool dashboard;
 };
 

@@ -267,7 +267,6 @@ static bool parse_admin_binds(struct value *value)
 {
 	struct conf_admin *admin = value->at;
 
-	admin->line = value->line;
 	return read_binds(value, &admin->binds, &admin->bind_count);
 }
 

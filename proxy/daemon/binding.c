@@ -255,12 +255,14 @@ static struct binding *binding_new(
 	return NULL;
 }
 
-static const char *advice_for(const struct conf_address *address, int error)
+const char *binding_advice(const struct conf_address *address, int error)
 {
+	if (error == EADDRINUSE && address->kind == CONF_ADDRESS_UNIX)
+		return "; another program listens there (`ss -lxp` shows which): stop it, or "
+		       "choose another path";
 	if (error == EADDRINUSE)
 		return "; another program listens there (`ss -ltnp` shows which): stop it, or "
-		       "choose "
-		       "another address or port";
+		       "choose another address or port";
 	if (error == EACCES && address->kind == CONF_ADDRESS_INET && address->port < 1024)
 		return "; ports below 1024 need root or the capability CAP_NET_BIND_SERVICE, which "
 		       "the "
@@ -290,7 +292,7 @@ static bool open_one(struct relay *relay, const struct conf *conf,
 		explain_systemd(address->host, why, sizeof(why));
 	log_error("%s:%u: listener %s: can't listen on %s: %s%s",
 		CONF_PLACE_ARGS(conf, address->line), listener->name, address->text, why,
-		advice_for(address, error));
+		binding_advice(address, error));
 	binding_free(relay, binding);
 	return false;
 }
@@ -305,11 +307,11 @@ bool bindings_are_free(const struct conf *conf, const struct handover *inherited
 			if (handover_has(inherited, "listener", listener->binds[j].text) ||
 				!is_taken(listener, &listener->binds[j]))
 				continue;
-			log_error(
-				"%s:%u: listener %s: can't listen on %s: %s; two sluice processes "
-				"can share an address if both have the same state folder",
+			log_error("%s:%u: listener %s: can't listen on %s: %s%s; two sluice "
+				  "processes can share it if both have the same state folder",
 				CONF_PLACE_ARGS(conf, listener->binds[j].line), listener->name,
-				listener->binds[j].text, strerror(EADDRINUSE));
+				listener->binds[j].text, strerror(EADDRINUSE),
+				binding_advice(&listener->binds[j], EADDRINUSE));
 			all = false;
 		}
 	}

@@ -8,8 +8,13 @@
 #include <stdbool.h>
 
 struct conf;
+struct conf_address;
 struct handover;
 struct relay;
+
+/* What can be done where an address can't be listened at, for the end of that message: "; ...", or
+ * "". Constant. */
+const char *binding_advice(const struct conf_address *address, int error);
 
 /* Does no process listen on any of these addresses? Otherwise the error log names the address. To
  * be asked before bindings_prepare, which shares an address with all that share it. */

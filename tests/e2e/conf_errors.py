@@ -272,7 +272,17 @@ def more(t):
         t.defer(listening.close)
         path = t.file("busy.ini", "# a line\n\n" + base.format(port=held.number).replace("[listener a]", "[listener a]\n"))
         output = process.run([BINARY, "run", "-c", path])[1]
-        true(f"{path}:5: listener a: can't listen on" in output, output)
+        true(f"{path}:5: listener a: can't listen on" in output and "`ss -ltnp` shows which" in output, output)
+    with t.point("so it is for [admin], and the line of its token is the token's"):
+        free = Port(socket.AF_INET)
+        t.defer(free.release)
+        text = base.format(port=free.number) + f"[admin]\n\nbind = 127.0.0.1:{held.number}\n"
+        path = t.file("admin.ini", text)
+        line = text.count("\n")
+        output = process.run([BINARY, "run", "-c", path])[1]
+        true(f"{path}:{line}: [admin] bind" in output and "`ss -ltnp` shows which" in output, output)
+        path = t.file("token.ini", text + "\ntoken = file:none\nbind = unix:" + t.path("admin.sock") + "\n")
+        true(f"{path}:{line + 2}: [admin] token" in process.run([BINARY, "run", "-c", path])[1], "the token's")
 
 
 main()
