@@ -219,7 +219,7 @@ int cli_protect(int argc, char **argv)
 	struct protection protection = {0};
 	struct conf *conf = NULL;
 	bool prints = false;
-	int status;
+	int status = 0;
 
 	if (argc > RUN_ARGUMENTS_MOST) {
 		fputs(NAME ": too many words\n", stderr);

@@ -24,7 +24,7 @@ _Static_assert(COUNT(rows) == PROTECT_SETTINGS, "a row for each setting");
 
 static char *format(const char *front, const char *text, size_t len, const char *end)
 {
-	char *made;
+	char *made = NULL;
 
 	return asprintf(&made, "%s%.*s%s", front, (int)len, text, end) < 0 ? NULL : made;
 }
@@ -65,7 +65,7 @@ static const char *port_of(const char *address)
 static char *admin_of(const char *listen, struct protect_home home)
 {
 	const char *port = port_of(listen), *dash = *port ? "-" : "";
-	char *made;
+	char *made = NULL;
 	int len;
 
 	if (home.runtime && home.runtime[0] == '/')
@@ -221,7 +221,7 @@ void protect_print_errors(FILE *out, const struct conf_errors *errors)
 	static const char token[] = "; expected a token";
 
 	for (size_t i = 0; i < errors->count; i++) {
-		const char *what;
+		const char *what = NULL;
 		enum protect_setting setting = setting_of(errors->items[i].text, &what);
 		const char *wants_token = setting == PROTECT_ADMIN ? strstr(what, token) : NULL;
 		if (wants_token)
