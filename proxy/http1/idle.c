@@ -37,7 +37,7 @@ static bool is_idle(const struct downstream *d)
 
 /* Its request may be here, or its end. While the system still holds a part of a response, a request
  * that comes to the closed connection would take it back by a reset. */
-static bool is_idle_to_system(const struct downstream *d)
+static bool is_idle_to_system(struct downstream *d)
 {
 	return !stream_has_input(&d->stream) && stream_taken(&d->stream) == d->stream.sent;
 }

@@ -1,6 +1,8 @@
 #include "net/socket_stream.h"
 
 #include <errno.h>
+#include <event2/event.h>
+#include <event2/event_struct.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
@@ -10,6 +12,34 @@
 #include <unistd.h>
 
 #include "net/transfer.h"
+
+struct socket_end {
+	struct event event;
+	int fd;
+	bool is_bound; /* see stream_reset_at_death */
+};
+TRANSPORT_FITS(struct socket_end, struct transport_end);
+
+struct socket_carried {
+	int fd;
+	bool is_bound;
+};
+TRANSPORT_FITS(struct socket_carried, struct transport_carried);
+
+static inline struct socket_end *end_of(struct stream *stream)
+{
+	return (struct socket_end *)(void *)stream->end.bytes;
+}
+
+static inline int fd_of(const struct stream *stream)
+{
+	return ((const struct socket_end *)(const void *)stream->end.bytes)->fd;
+}
+
+static inline struct socket_carried *carried_of(struct transport_carried *carried)
+{
+	return (struct socket_carried *)(void *)carried->bytes;
+}
 
 static void on_event(evutil_socket_t fd, short what, void *arg)
 {
@@ -34,7 +64,7 @@ static enum stream_result socket_read(struct stream *stream, struct buffer *buff
 
 	stream->unsure = 0;
 	do {
-		n = transfer_receive(stream->end.fd, buffer->at + buffer->end, room);
+		n = transfer_receive(fd_of(stream), buffer->at + buffer->end, room);
 	} while (n < 0 && errno == EINTR);
 	if (n > 0) {
 		buffer->end += (uint32_t)n;
@@ -67,8 +97,8 @@ static enum stream_result socket_write(
 	for (int i = 1; i < count; i++)
 		wanted += pieces[i].iov_len;
 	do {
-		n = count == 1 ? transfer_send(stream->end.fd, pieces[0].iov_base, wanted)
-			       : send_pieces(stream->end.fd, pieces, count);
+		n = count == 1 ? transfer_send(fd_of(stream), pieces[0].iov_base, wanted)
+			       : send_pieces(fd_of(stream), pieces, count);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0) {
 		*written = 0;
@@ -89,7 +119,7 @@ static enum stream_result socket_write(
 
 static void socket_end_output(struct stream *stream)
 {
-	shutdown(stream->end.fd, SHUT_WR);
+	shutdown(fd_of(stream), SHUT_WR);
 }
 
 /* Does its last close reset it? Also that by the system, when the process has died. */
@@ -102,22 +132,22 @@ static void set_reset(int fd, bool resets)
 
 static void socket_reset_at_close(struct stream *stream)
 {
-	set_reset(stream->end.fd, true);
-	stream->end.is_bound = false;
+	set_reset(fd_of(stream), true);
+	end_of(stream)->is_bound = false;
 }
 
 static void socket_reset_at_death(struct stream *stream)
 {
-	if (stream->end.is_bound)
+	if (end_of(stream)->is_bound)
 		return;
-	set_reset(stream->end.fd, true);
-	stream->end.is_bound = true;
+	set_reset(fd_of(stream), true);
+	end_of(stream)->is_bound = true;
 }
 
 /* A unix socket has no such option: it refuses. */
 static void socket_limit_unsent(struct stream *stream, unsigned bytes)
 {
-	setsockopt(stream->end.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+	setsockopt(fd_of(stream), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
 }
 
 /* On a unix socket they do nothing: its peer is a process of this machine. */
@@ -129,7 +159,7 @@ static void socket_keep_alive(struct stream *stream)
 		{IPPROTO_TCP, TCP_KEEPINTVL, 5}, {IPPROTO_TCP, TCP_KEEPCNT, 3}};
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		setsockopt(stream->end.fd, options[i].level, options[i].option, &options[i].value,
+		setsockopt(fd_of(stream), options[i].level, options[i].option, &options[i].value,
 			sizeof(options[i].value));
 }
 
@@ -140,14 +170,14 @@ static int socket_error(const struct stream *stream)
 	int error = 0;
 	socklen_t len = sizeof(error);
 
-	if (getsockopt(stream->end.fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+	if (getsockopt(fd_of(stream), SOL_SOCKET, SO_ERROR, &error, &len) != 0)
 		return errno;
 	return error;
 }
 
 static bool has(const struct stream *stream, short events)
 {
-	struct pollfd poll_fd = {.fd = stream->end.fd, .events = events};
+	struct pollfd poll_fd = {.fd = fd_of(stream), .events = events};
 
 	return poll(&poll_fd, 1, 0) == 1 &&
 	       (poll_fd.revents & (events != 0 ? events : POLLERR | POLLHUP)) != 0;
@@ -167,7 +197,7 @@ static size_t socket_untaken(const struct stream *stream)
 {
 	int held = 0;
 
-	if (ioctl(stream->end.fd, SIOCOUTQ, &held) != 0 || held < 0)
+	if (ioctl(fd_of(stream), SIOCOUTQ, &held) != 0 || held < 0)
 		return 0;
 	/* A unix socket counts what it needs for them, too. */
 	return (uint64_t)held < stream->sent ? (size_t)held : stream->sent;
@@ -177,64 +207,72 @@ static size_t socket_untaken(const struct stream *stream)
 
 static void socket_close(struct stream *stream)
 {
-	event_del(&stream->end.event);
-	if (stream->end.is_bound)
-		set_reset(stream->end.fd, false);
-	close(stream->end.fd);
-	stream->end.fd = -1;
+	event_del(&end_of(stream)->event);
+	if (end_of(stream)->is_bound)
+		set_reset(fd_of(stream), false);
+	close(fd_of(stream));
+	end_of(stream)->fd = -1;
 }
 
 static struct transport_carried socket_carry(struct stream *stream)
 {
-	struct transport_carried carried = {.fd = stream->end.fd, .is_bound = stream->end.is_bound};
+	struct transport_carried carried;
 
-	event_del(&stream->end.event);
-	stream->end.fd = -1;
+	*carried_of(&carried) = (struct socket_carried){fd_of(stream), end_of(stream)->is_bound};
+	event_del(&end_of(stream)->event);
+	end_of(stream)->fd = -1;
 	return carried;
 }
 
 /* Both are one socket: that the copy is bound must not end with the stream. */
-static bool socket_copy(struct stream *stream, struct transport_carried *copy)
+static bool socket_copy(struct stream *stream, struct transport_carried *into)
 {
-	*copy = (struct transport_carried){.fd = fcntl(stream->end.fd, F_DUPFD_CLOEXEC, 0)};
+	struct socket_carried *copy = carried_of(into);
+
+	copy->fd = fcntl(fd_of(stream), F_DUPFD_CLOEXEC, 0);
 	if (copy->fd < 0)
 		return false;
-	copy->is_bound = stream->end.is_bound;
-	stream->end.is_bound = false;
+	copy->is_bound = end_of(stream)->is_bound;
+	end_of(stream)->is_bound = false;
 	return true;
 }
 
 static void socket_cut(const struct stream *stream)
 {
-	shutdown(stream->end.fd, SHUT_RDWR);
+	shutdown(fd_of(stream), SHUT_RDWR);
 }
 
 static bool socket_import(struct stream *stream, struct stream_loop *loop,
 	struct transport_carried *from, const struct stream_calls *calls)
 {
-	if (!socket_stream_open(stream, loop, from->fd, true, calls))
+	const struct socket_carried *carried = carried_of(from);
+
+	if (!socket_stream_open(stream, loop, carried->fd, true, calls))
 		return false;
-	stream->end.is_bound = from->is_bound;
+	end_of(stream)->is_bound = carried->is_bound;
 	return true;
 }
 
 static bool socket_is_silent(const struct transport_carried *from)
 {
+	const struct socket_carried *carried = (const struct socket_carried *)(const void *)from;
 	char byte;
 	ssize_t n;
 
 	do {
-		n = recv(from->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+		n = recv(carried->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 	} while (n < 0 && errno == EINTR);
 	return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
 static void socket_discard(struct transport_carried *from)
 {
-	if (from->is_bound)
-		set_reset(from->fd, false);
-	close(from->fd);
-	from->fd = -1;
+	struct socket_carried *carried = carried_of(from);
+
+	if (carried->is_bound)
+		set_reset(carried->fd, false);
+	close(carried->fd);
+	carried->fd = -1;
 }
 
 static const struct transport sockets = {
@@ -263,20 +301,28 @@ bool socket_stream_open(struct stream *stream, struct stream_loop *loop, int fd,
 	const struct stream_calls *calls)
 {
 	stream_begin(stream, &sockets, loop, connected, calls);
-	stream->end.fd = fd;
-	event_assign(&stream->end.event, loop->loop->base, fd,
+	end_of(stream)->fd = fd;
+	event_assign(&end_of(stream)->event, loop->loop->base, fd,
 		EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, on_event, stream);
-	if (event_add(&stream->end.event, NULL) == 0)
+	if (event_add(&end_of(stream)->event, NULL) == 0)
 		return true;
 	close(fd);
-	stream->end.fd = -1;
+	end_of(stream)->fd = -1;
 	stream->open = false;
 	return false;
 }
 
+int socket_stream_fd(const struct stream *stream)
+{
+	return fd_of(stream);
+}
+
 struct stream_export socket_export(int fd)
 {
-	return (struct stream_export){&sockets, {.fd = fd}, 0};
+	struct stream_export made = {.transport = &sockets};
+
+	*carried_of(&made.carried) = (struct socket_carried){.fd = fd};
+	return made;
 }
 
 int socket_stream_connect(struct stream *stream, struct stream_loop *loop,

@@ -21,6 +21,9 @@ bool socket_stream_open(struct stream *stream, struct stream_loop *loop, int fd,
 /* The same, on no loop yet. */
 struct stream_export socket_export(int fd);
 
+/* The socket of an open stream over one, for options that only net/ knows. */
+int socket_stream_fd(const struct stream *stream);
+
 /* Begins to connect. 0: it is writable when it is connected already, else it is woken when that is
  * decided, and stream_error has the result. Else an errno value of socket(2), connect(2) or ENOMEM,
  * with nothing open: EMFILE, ECONNREFUSED, ... */

@@ -200,8 +200,7 @@ void stream_begin(struct stream *stream, const struct transport *transport,
 		.transport = transport,
 		.open = true,
 		.writable = connected,
-		.loop = loop,
-		.end.fd = -1};
+		.loop = loop};
 }
 
 enum stream_result stream_note_end(struct stream *stream, int error)
@@ -239,8 +238,26 @@ void stream_fetch(struct stream *stream, struct buffer *buffer, struct buffer_po
 	buffer_release(buffer, pool);
 }
 
-bool stream_is_stale(const struct stream *stream)
+static void sift(struct stream *stream)
 {
+	if (stream->transport->sift && !stream->read_ended)
+		stream->transport->sift(stream);
+}
+
+bool stream_has_input(struct stream *stream)
+{
+	if (!stream->transport->has_input(stream))
+		return false;
+	if (!stream->transport->sift)
+		return true;
+	sift(stream);
+	return stream->readable || stream->read_ended;
+}
+
+bool stream_is_stale(struct stream *stream)
+{
+	if (stream->readable)
+		sift(stream);
 	return stream->readable || stream->peer_closed || stream->read_ended || stream->failed;
 }
 

@@ -21,8 +21,6 @@
 #ifndef NET_STREAM_H
 #define NET_STREAM_H
 
-#include <event2/event.h>
-#include <event2/event_struct.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -120,6 +118,22 @@ static inline void stream_read_again(struct stream *stream)
 		stream_yield(stream);
 }
 
+/* ---- before any data --------------------------------------------------------------------------
+ */
+
+/* Continues the handshake of a stream whose transport has one: OK when it is over, AGAIN until the
+ * stream is woken, FAILED with the reason as a text. */
+static inline enum stream_result stream_handshake(struct stream *stream, const char **why)
+{
+	return stream->transport->handshake(stream, why);
+}
+
+/* The protocol that the handshake has chosen, by its name in ALPN; NULL: it has chosen none. */
+static inline const char *stream_protocol(const struct stream *stream)
+{
+	return stream->transport->protocol ? stream->transport->protocol(stream) : NULL;
+}
+
 /* ---- reading and writing --------------------------------------------------------------------- */
 
 /* Reads once into the free room of the buffer, which must have some. */
@@ -148,7 +162,9 @@ static inline enum stream_result stream_write(
 	return stream->transport->write(stream, pieces, count, written);
 }
 
-/* Nothing more is written: the peer reads an end of data, and may still send. */
+/* Nothing more is written: the peer reads an end of data, and may still send. With TLS these are
+ * two steps, a close_notify and the end of the transport below, and both come behind what was
+ * written before: at once, or when the peer has made room. */
 static inline void stream_end_output(struct stream *stream)
 {
 	stream->transport->end_output(stream);
@@ -201,13 +217,13 @@ static inline bool stream_is_cut(const struct stream *stream)
 }
 
 /* Is there something to read, an end included, even if that was not reported yet? Asks the
- * system. */
-static inline bool stream_has_input(const struct stream *stream)
-{
-	return stream->transport->has_input(stream);
-}
+ * system. Bytes that are no data, as a session ticket of TLS, are nothing to read: they are taken
+ * in. */
+bool stream_has_input(struct stream *stream);
 
-/* How many of the bytes sent the peer's system has taken: what this one still holds is not. */
+/* How many of the bytes sent the peer's system has taken: what this one still holds is not. Counted
+ * in bytes that the owner has written, whatever the transport makes of them; some may have been
+ * taken before they are counted, but not the last. It never falls. */
 static inline uint64_t stream_taken(const struct stream *stream)
 {
 	return stream->sent - stream->transport->untaken(stream);
@@ -227,8 +243,8 @@ static inline void stream_discard_untaken(struct stream *stream)
 }
 
 /* Is a connection that should be silent over, or has it anything to read? As far as it was
- * reported. */
-bool stream_is_stale(const struct stream *stream);
+ * reported. Bytes that are no data do not make it stale. */
+bool stream_is_stale(struct stream *stream);
 
 /* ---- from one loop to another ---------------------------------------------------------------- */
 
@@ -239,12 +255,19 @@ struct stream_export {
 	uint64_t sent; /* as the stream's: what was not taken of it stays known */
 };
 
+/* Does its transport have a handshake, so that nothing may be read or written before? */
+static inline bool stream_export_has_handshake(const struct stream_export *from)
+{
+	return from->transport->handshake != NULL;
+}
+
 /* Takes it off its loop. As stream_close for the stream itself. */
 struct stream_export stream_export(struct stream *stream);
 
 /* A second hold on the connection, for another thread that takes it over, while the stream's own
  * thread does nothing with it but close it. False: there is none to be had (no descriptors, or a
- * transport whose state is not shared); then stream_cut ends it. Any thread. */
+ * transport whose state is in this stream's memory, as that of TLS: keys and counters); then
+ * stream_cut ends it. Any thread. A connection whose stream can be exported only moves. */
 bool stream_copy(struct stream *stream, struct stream_export *copy);
 
 /* Ends it in both directions, for the peer at once. Any thread. */
@@ -258,7 +281,8 @@ static inline void stream_cut(const struct stream *stream)
 bool stream_import(struct stream *stream, struct stream_loop *loop, struct stream_export *from,
 	const struct stream_calls *calls);
 
-/* Is there nothing to read on it, no end either? Asks the system. */
+/* Is there nothing to read on it, no end either? Asks the system. On no loop, bytes that are no
+ * data can't be told from data: with some of them it is not silent. */
 bool stream_export_is_silent(const struct stream_export *from);
 
 void stream_export_close(struct stream_export *from);

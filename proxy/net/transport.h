@@ -6,8 +6,7 @@
 #ifndef NET_TRANSPORT_H
 #define NET_TRANSPORT_H
 
-#include <event2/event.h>
-#include <event2/event_struct.h>
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/uio.h>
@@ -19,20 +18,19 @@ struct stream_loop;
 
 enum stream_result { STREAM_OK, STREAM_AGAIN, STREAM_END, STREAM_FAILED };
 
-/* A transport's own part of a stream. */
+/* A transport's own part of a stream, within the stream's memory: only the transport knows what is
+ * in it. */
 struct transport_end {
-	struct event event;
-	int fd;
-	bool is_bound; /* a socket's: see reset_at_death */
-	void *memory;  /* of those that need more */
+	alignas(void *) unsigned char bytes[136];
 };
 
-/* The same when it is on no loop. */
+/* The same when the connection is on no loop. */
 struct transport_carried {
-	int fd;
-	bool is_bound;
-	void *memory;
+	alignas(void *) unsigned char bytes[16];
 };
+
+#define TRANSPORT_FITS(type, whole)                                                                \
+	_Static_assert(sizeof(type) <= sizeof(whole) && alignof(type) <= alignof(whole), #type)
 
 struct transport {
 	const char *name;
@@ -51,6 +49,20 @@ struct transport {
 	void (*end_output)(struct stream *stream);
 	void (*reset_at_close)(struct stream *stream);
 
+	/* What comes before any data, as TLS's handshake: OK when it is over, AGAIN until the
+	 * stream is woken, FAILED with a text that stays valid as long as the stream. NULL:
+	 * nothing. */
+	enum stream_result (*handshake)(struct stream *stream, const char **why);
+
+	/* The protocol that the handshake has chosen for the data, by its name in ALPN (RFC 7301);
+	 * NULL: none was. */
+	const char *(*protocol)(const struct stream *stream);
+
+	/* Takes in what has arrived and is no data, as a session ticket of TLS, and clears
+	 * `readable` if nothing else has; data and ends are left to be read. NULL: all bytes are
+	 * data. */
+	void (*sift)(struct stream *stream);
+
 	/* NULL: it knows no such. */
 	void (*limit_unsent)(struct stream *stream, unsigned bytes);
 	void (*keep_alive)(struct stream *stream);
@@ -59,7 +71,11 @@ struct transport {
 	int (*error)(const struct stream *stream);
 	bool (*is_cut)(const struct stream *stream);
 	bool (*has_input)(const struct stream *stream);
-	size_t (*untaken)(const struct stream *stream); /* at most stream->sent */
+
+	/* How many of the last bytes sent the peer's system has not acknowledged, at most
+	 * stream->sent, in the owner's bytes: what the transport adds to them does not count. It
+	 * may be too many as long as it is not 0, but the number of those taken never falls. */
+	size_t (*untaken)(const struct stream *stream);
 
 	/* Ends what `end` holds; the stream is off its loop's lists already. */
 	void (*close)(struct stream *stream);

@@ -172,12 +172,12 @@ bool server_is_reused(const struct server_connection *connection)
 	return connection->reused;
 }
 
-bool server_is_stale(const struct server_connection *connection)
+bool server_is_stale(struct server_connection *connection)
 {
 	return stream_is_stale(&connection->stream);
 }
 
-bool server_has_input(const struct server_connection *connection)
+bool server_has_input(struct server_connection *connection)
 {
 	return stream_has_input(&connection->stream);
 }

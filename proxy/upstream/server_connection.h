@@ -76,9 +76,9 @@ bool server_is_connected(const struct server_connection *connection);
 /* Has it served another exchange before? */
 bool server_is_reused(const struct server_connection *connection);
 /* Is there anything on it to read, though nothing is due: an end most likely? */
-bool server_is_stale(const struct server_connection *connection);
+bool server_is_stale(struct server_connection *connection);
 /* The same, even if that was not reported yet: asks the system. */
-bool server_has_input(const struct server_connection *connection);
+bool server_has_input(struct server_connection *connection);
 /* Has its system not yet confirmed all that was sent? Asks ours, which sends the rest in its own
  * time, also when the connection is closed. */
 bool server_has_untaken(const struct server_connection *connection);

@@ -117,6 +117,17 @@ static void memory_connect(struct ends *ends)
 	ends->memory = memory_stream_open(&ends->stream, ends->streams, MEMORY_ROOM, &ends_calls);
 }
 
+static void faulty_connect(struct ends *ends)
+{
+	memory_connect(ends);
+	memory_peer_set_faults(ends->memory, random_begin("faulty memory"));
+}
+
+static void memory_noise(struct ends *ends)
+{
+	memory_peer_send_noise(ends->memory);
+}
+
 static size_t memory_send(struct ends *ends, const void *bytes, size_t len)
 {
 	return memory_peer_send(ends->memory, bytes, len);
@@ -148,12 +159,14 @@ static void memory_reset(struct ends *ends)
 }
 
 const struct kind kinds[KINDS] = {
-	{"tcp", true, true, true, tcp_connect, socket_send, socket_receive, socket_end_output,
-		tcp_reset, socket_close},
-	{"unix", false, true, false, unix_connect, socket_send, socket_receive, socket_end_output,
-		unix_reset, socket_close},
-	{"memory", true, false, true, memory_connect, memory_send, memory_receive, memory_end,
-		memory_reset, memory_close},
+	{"tcp", true, true, true, false, tcp_connect, socket_send, socket_receive, NULL,
+		socket_end_output, tcp_reset, socket_close},
+	{"unix", false, true, false, false, unix_connect, socket_send, socket_receive, NULL,
+		socket_end_output, unix_reset, socket_close},
+	{"memory", true, false, true, false, memory_connect, memory_send, memory_receive,
+		memory_noise, memory_end, memory_reset, memory_close},
+	{"faulty memory", true, false, true, true, faulty_connect, memory_send, memory_receive,
+		memory_noise, memory_end, memory_reset, memory_close},
 };
 
 /* ---- both ------------------------------------------------------------------------------------ */

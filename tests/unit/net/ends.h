@@ -5,7 +5,7 @@
 
 #include "net/stream.h"
 
-#define KINDS 3
+#define KINDS 4
 
 struct ends {
 	struct stream stream; /* first: from the stream back to this */
@@ -22,11 +22,13 @@ struct kind {
 	bool resets;      /* a reset differs from an end of data by the peer */
 	bool keeps_bytes; /* a reset leaves what came before it to be read */
 	bool counts;      /* bytes that wait for the peer, not the memory that they need */
+	bool is_faulty; /* reads and writes may do less than they could, and wakes be for nothing */
 	void (*connect)(struct ends *ends);
 	size_t (*send)(
 		struct ends *ends, const void *bytes, size_t len); /* what there is room for */
 	/* What there is, at least a byte; -1: an end of data, -2: a reset, -3: nothing now. */
 	long (*receive)(struct ends *ends, void *bytes, size_t room);
+	void (*send_noise)(struct ends *ends); /* bytes that are no data; NULL: it has none */
 	void (*end_output)(struct ends *ends);
 	void (*reset)(struct ends *ends); /* and close */
 	void (*close)(struct ends *ends);

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
+#include "loop/deadline.h"
+
 /* One direction. */
 struct way {
 	char *bytes;
@@ -16,7 +19,14 @@ struct memory_peer {
 	struct way in, out;     /* as the stream sees them */
 	struct stream *stream;  /* NULL: on no loop, or closed */
 	bool cut;               /* reset, by either side */
+	bool shakes;            /* it has a handshake */
 	bool we_closed, closed; /* the stream's side, the peer's */
+	bool noise;             /* bytes that are no data, before all others of `in` */
+	unsigned handshake;     /* bytes that are to come before data */
+	const char *protocol;
+	bool faulty;
+	struct random random;
+	struct deadline later; /* faulty: when the stream is woken for what was held back */
 };
 
 static size_t put(struct way *way, const void *bytes, size_t len)
@@ -40,12 +50,15 @@ static size_t take(struct way *way, void *bytes, size_t room)
 
 static struct memory_peer *peer_of(const struct stream *stream)
 {
-	return stream->end.memory;
+	struct memory_peer *peer;
+
+	memcpy(&peer, stream->end.bytes, sizeof(peer));
+	return peer;
 }
 
 static bool has_news(const struct memory_peer *peer)
 {
-	return peer->in.count > 0 || peer->in.ended || peer->cut;
+	return peer->in.count > 0 || peer->in.ended || peer->cut || peer->noise;
 }
 
 /* As an event of the system's. */
@@ -60,6 +73,29 @@ static void tell(struct memory_peer *peer)
 	stream->peer_closed |= peer->in.ended; /* a reset is reported as both */
 	stream_wake(stream);
 	loop_hurry(stream->loop->loop);
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static void on_later(struct deadline *deadline)
+{
+	tell(CONTAINER_OF(deadline, struct memory_peer, later));
+}
+
+/* In the loop's next turn, as an event that comes late. */
+static void tell_later(struct memory_peer *peer)
+{
+	uint64_t now_ms = loop_now_ms(peer->stream->loop->loop);
+
+	deadline_set(&peer->later, now_ms, now_ms);
+}
+
+/* How much of `most` is done now: all, without faults. */
+static size_t part_of(struct memory_peer *peer, size_t most)
+{
+	if (!peer->faulty || most == 0)
+		return most;
+	return random_below(&peer->random, 3) == 0 ? 0 : 1 + random_below(&peer->random, most);
 }
 
 static void free_if_over(struct memory_peer *peer)
@@ -80,7 +116,14 @@ static enum stream_result memory_read(struct stream *stream, struct buffer *buff
 
 	if (peer->cut)
 		return stream_note_end(stream, ECONNRESET);
-	n = take(&peer->in, buffer->at + buffer->end, buffer_room(buffer));
+	peer->noise = false;
+	n = part_of(peer, buffer_room(buffer));
+	if (n == 0 && has_news(peer)) {
+		stream->readable = false;
+		tell_later(peer);
+		return STREAM_AGAIN;
+	}
+	n = take(&peer->in, buffer->at + buffer->end, n);
 	buffer->end += (uint32_t)n;
 	stream->received += n;
 	stream->readable = has_news(peer); /* it knows: short reads mean nothing here */
@@ -100,15 +143,23 @@ static enum stream_result memory_write(
 		return STREAM_FAILED;
 	}
 	for (int i = 0; i < count; i++) {
-		size_t n = put(&peer->out, pieces[i].iov_base, pieces[i].iov_len);
+		size_t n = put(&peer->out, pieces[i].iov_base, part_of(peer, pieces[i].iov_len));
 		*written += n;
 		stream->sent += n;
 		if (n < pieces[i].iov_len) {
 			stream->writable = false;
+			if (peer->faulty && peer->out.count < peer->out.room)
+				tell_later(peer);
 			return STREAM_AGAIN;
 		}
 	}
 	return STREAM_OK;
+}
+
+static void memory_sift(struct stream *stream)
+{
+	peer_of(stream)->noise = false;
+	stream->readable = has_news(peer_of(stream));
 }
 
 static void memory_end_output(struct stream *stream)
@@ -141,9 +192,16 @@ static size_t memory_untaken(const struct stream *stream)
 	return peer_of(stream)->out.count;
 }
 
+static void leave_loop(struct memory_peer *peer)
+{
+	if (peer->faulty && peer->stream)
+		deadline_end(&peer->later);
+	peer->stream = NULL;
+}
+
 static void leave(struct memory_peer *peer)
 {
-	peer->stream = NULL;
+	leave_loop(peer);
 	peer->we_closed = peer->out.ended = true;
 	free_if_over(peer);
 }
@@ -155,8 +213,20 @@ static void memory_close(struct stream *stream)
 
 static struct transport_carried memory_export(struct stream *stream)
 {
-	peer_of(stream)->stream = NULL;
-	return (struct transport_carried){.fd = -1, .memory = peer_of(stream)};
+	struct transport_carried carried;
+	struct memory_peer *peer = peer_of(stream);
+
+	leave_loop(peer);
+	memcpy(carried.bytes, &peer, sizeof(peer));
+	return carried;
+}
+
+static struct memory_peer *carried_of(const struct transport_carried *carried)
+{
+	struct memory_peer *peer;
+
+	memcpy(&peer, carried->bytes, sizeof(peer));
+	return peer;
 }
 
 /* As with one whose keys and counters are in memory: nobody else can continue with it. */
@@ -174,57 +244,70 @@ static void memory_cut(const struct stream *stream)
 	tell(peer_of(stream));
 }
 
-static const struct transport memory;
+static const struct transport memory, memory_with_handshake;
 
 static void begin(struct stream *stream, struct stream_loop *loop, struct memory_peer *peer,
 	const struct stream_calls *calls)
 {
-	stream_begin(stream, &memory, loop, true, calls);
-	stream->end.memory = peer;
+	stream_begin(stream, peer->shakes ? &memory_with_handshake : &memory, loop, true, calls);
+	memcpy(stream->end.bytes, &peer, sizeof(peer));
 	peer->stream = stream;
+	if (peer->faulty)
+		deadline_init(&peer->later, loop->loop->base, on_later);
 	tell(peer); /* that it can be written is an event of sockets as well */
 }
 
 static bool memory_import(struct stream *stream, struct stream_loop *loop,
 	struct transport_carried *from, const struct stream_calls *calls)
 {
-	begin(stream, loop, from->memory, calls);
+	begin(stream, loop, carried_of(from), calls);
 	return true;
 }
 
 static bool memory_is_silent(const struct transport_carried *from)
 {
-	return !has_news(from->memory);
+	return !has_news(carried_of(from));
 }
 
 static void memory_discard(struct transport_carried *from)
 {
-	leave(from->memory);
+	leave(carried_of(from));
 }
 
-static const struct transport memory = {
-	.name = "memory",
-	.read = memory_read,
-	.write = memory_write,
-	.end_output = memory_end_output,
-	.reset_at_close = memory_reset_at_close,
-	.error = memory_error,
-	.is_cut = memory_is_cut,
-	.has_input = memory_has_input,
-	.untaken = memory_untaken,
-	.close = memory_close,
-	.export = memory_export,
-	.copy = memory_copy,
-	.cut = memory_cut,
-	.import = memory_import,
-	.is_silent = memory_is_silent,
-	.discard = memory_discard,
-};
+static enum stream_result memory_handshake(struct stream *stream, const char **why)
+{
+	struct memory_peer *peer = peer_of(stream);
+	char byte = 0;
+
+	while (peer->handshake > 0 && byte != 'X' && take(&peer->in, &byte, 1) == 1)
+		peer->handshake--;
+	stream->readable = has_news(peer);
+	*why = byte == 'X' ? "an X came" : "the connection ended";
+	if (byte == 'X' || (peer->handshake > 0 && (peer->cut || peer->in.ended)))
+		return STREAM_FAILED;
+	return peer->handshake > 0 ? STREAM_AGAIN : STREAM_OK;
+}
+
+static const char *memory_protocol(const struct stream *stream)
+{
+	return peer_of(stream)->protocol;
+}
+
+#define MEMORY                                                                                     \
+	.name = "memory", .read = memory_read, .write = memory_write, .sift = memory_sift,         \
+	.end_output = memory_end_output, .reset_at_close = memory_reset_at_close,                  \
+	.error = memory_error, .is_cut = memory_is_cut, .has_input = memory_has_input,             \
+	.untaken = memory_untaken, .close = memory_close, .export = memory_export,                 \
+	.copy = memory_copy, .cut = memory_cut, .import = memory_import,                           \
+	.is_silent = memory_is_silent, .discard = memory_discard
+
+static const struct transport memory = {MEMORY};
+static const struct transport memory_with_handshake = {
+	MEMORY, .handshake = memory_handshake, .protocol = memory_protocol};
 
 /* ---- the peer's side ------------------------------------------------------------------------- */
 
-struct memory_peer *memory_stream_open(struct stream *stream, struct stream_loop *loop, size_t room,
-	const struct stream_calls *calls)
+static struct memory_peer *peer_new(size_t room)
 {
 	struct memory_peer *peer = calloc(1, sizeof(*peer));
 
@@ -232,8 +315,42 @@ struct memory_peer *memory_stream_open(struct stream *stream, struct stream_loop
 	peer->in = (struct way){.bytes = malloc(room), .room = room};
 	peer->out = (struct way){.bytes = malloc(room), .room = room};
 	assert(peer->in.bytes && peer->out.bytes);
+	return peer;
+}
+
+struct memory_peer *memory_stream_open(struct stream *stream, struct stream_loop *loop, size_t room,
+	const struct stream_calls *calls)
+{
+	struct memory_peer *peer = peer_new(room);
+
 	begin(stream, loop, peer, calls);
 	return peer;
+}
+
+struct memory_peer *memory_handshake_new(
+	struct stream_export *stream, size_t room, unsigned bytes, const char *protocol)
+{
+	struct memory_peer *peer = peer_new(room);
+
+	peer->shakes = true;
+	peer->handshake = bytes;
+	peer->protocol = protocol;
+	*stream = (struct stream_export){.transport = &memory_with_handshake};
+	memcpy(stream->carried.bytes, &peer, sizeof(peer));
+	return peer;
+}
+
+void memory_peer_set_faults(struct memory_peer *peer, struct random random)
+{
+	peer->faulty = true;
+	peer->random = random;
+	deadline_init(&peer->later, peer->stream->loop->loop->base, on_later);
+}
+
+void memory_peer_send_noise(struct memory_peer *peer)
+{
+	peer->noise = true;
+	tell(peer);
 }
 
 size_t memory_peer_send(struct memory_peer *peer, const void *bytes, size_t len)

@@ -1,10 +1,12 @@
 /*
  * A transport for tests: a connection in memory, whose other end the test plays by calls. It wakes
- * its stream as the system's would, and holds `room` bytes each way.
+ * its stream as the system's would, and holds `room` bytes each way. With faults it does all that a
+ * transport may do: short reads and writes, wakes for nothing, refusals in between.
  */
 #ifndef UNIT_NET_MEMORY_STREAM_H
 #define UNIT_NET_MEMORY_STREAM_H
 
+#include "../random.h"
 #include "net/stream.h"
 
 struct memory_peer;
@@ -13,6 +15,16 @@ struct memory_peer;
 struct memory_peer *memory_stream_open(struct stream *stream, struct stream_loop *loop, size_t room,
 	const struct stream_calls *calls);
 
+/* The same on no loop, and with a handshake: so many bytes come first, then `protocol` (NULL: none)
+ * is chosen. A byte 'X' among them fails it. */
+struct memory_peer *memory_handshake_new(
+	struct stream_export *stream, size_t room, unsigned bytes, const char *protocol);
+
+/* From now on reads and writes take a random part, or nothing for a moment. */
+void memory_peer_set_faults(struct memory_peer *peer, struct random random);
+
+/* Bytes that the transport takes for itself, as a session ticket of TLS. */
+void memory_peer_send_noise(struct memory_peer *peer);
 /* How many bytes there was room for. */
 size_t memory_peer_send(struct memory_peer *peer, const void *bytes, size_t len);
 /* How many there were, 0: none now; -1: the end of data, -2: a reset. */
