@@ -132,15 +132,18 @@ static const struct worker_part pool = {.begin = share_connections,
 	.free = pool_end};
 
 static const struct protocol http1 = {
+	.name = "http/1.1",
 	.take_client = downstream_accept,
 	.give_way = downstream_give_way,
 	.find_idle = idle_find,
 	.close_idle = idle_close,
 };
 
+static const struct protocol *const protocols[] = {&http1, NULL};
+
 static void update_listeners(struct worker *worker)
 {
-	listeners_update(worker, &http1);
+	listeners_update(worker, protocols);
 }
 
 static void command_listeners(struct worker *worker, unsigned commands)

@@ -8,8 +8,23 @@
 /* The interval of lines about idle connections that are closed. */
 #define LINE_MS 60000
 
+/* One that has a place of the bound, and its protocol. */
+struct found {
+	const struct protocol *protocol;
+	struct idle_link *link; /* NULL: there is none */
+};
+
+static struct found find_idle(const struct listener *listener, const struct connection_bound *bound)
+{
+	struct found found = {NULL, NULL};
+
+	for (const struct protocol *const *p = listener->protocols; *p && !found.link; p++)
+		found = (struct found){*p, (*p)->find_idle(listener->worker, bound)};
+	return found;
+}
+
 static void close_idle(
-	const struct listener *listener, struct idle_link *link, struct connection_bound *bound)
+	const struct listener *listener, struct found found, struct connection_bound *bound)
 {
 	struct worker *worker = listener->worker;
 	uint64_t now_ms = worker_now_ms(worker);
@@ -25,7 +40,7 @@ static void close_idle(
 			bound->name ? "max_connections are open, listener "
 				    : "all descriptors for clients are in use",
 			bound->name ? bound->name : "", count);
-	listener->protocol->close_idle(link);
+	found.protocol->close_idle(found.link);
 }
 
 /* Of all who are asked for one, one closes one. True: this one. */
@@ -33,10 +48,10 @@ static bool answer(struct listener *listener, struct connection_bound *bound)
 {
 	if (!atomic_load(&bound->wanted) || !atomic_load(&bound->waiting))
 		return false;
-	struct idle_link *link = listener->protocol->find_idle(listener->worker, bound);
-	if (!link || !atomic_exchange(&bound->wanted, false))
+	struct found found = find_idle(listener, bound);
+	if (!found.link || !atomic_exchange(&bound->wanted, false))
 		return false;
-	close_idle(listener, link, bound);
+	close_idle(listener, found, bound);
 	return true;
 }
 
@@ -44,11 +59,15 @@ bool give_way(struct listener *listener, struct connection_bound *bound)
 {
 	struct worker *worker = listener->worker;
 
-	if (listener->protocol->give_way(listener))
+	for (const struct protocol *const *p = listener->protocols; *p; p++) {
+		if ((*p)->give_way(listener))
+			return true;
+	}
+	if (handshake_give_way(listener))
 		return true;
-	struct idle_link *link = listener->protocol->find_idle(worker, bound);
-	if (link) {
-		close_idle(listener, link, bound);
+	struct found found = find_idle(listener, bound);
+	if (found.link) {
+		close_idle(listener, found, bound);
 		return true;
 	}
 	/* seq_cst: before the commands, so that who gets these sees it. */

@@ -2,7 +2,8 @@
  * Where no place is free for a client that wants to connect (max_connections of its listener, or
  * the descriptors of the process), a connection that carries nothing gives way to it:
  *
- *   no place --> one that only lingers --> an idle one of this worker
+ *   no place --> one that only lingers, or whose handshake (listen/handshake_phase.h) is silent
+ *                     --> an idle one of this worker
  *                     --> an idle one of another worker, by a message --> a look every 100 ms
  *
  * Idle are connections between two requests, and those that have sent nothing since they were

@@ -7,11 +7,11 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "listen/give_way.h"
+#include "listen/listener_places.h"
 #include "site/site_use.h"
 #include "site/spare.h"
 #include "worker/worker.h"
 
-#define ACCEPT_RETRY_MS 500
 /* Connections taken in one go, so that those there are get their turn. */
 #define ACCEPT_BATCH 64
 /* A retiring listener closes when it has found no handshake twice, so far apart: one that was over
@@ -26,35 +26,9 @@
  * client that answers none of these has gone, or never was (a SYN flood). */
 #define RETIRE_MAX_MS 4000
 
-/* A listener that is deaf is set to try again: nothing else would wake it. */
-static void set_deaf(struct listener *listener, bool is_deaf)
-{
-	atomic_uint *deaf = &listener->worker->node->listening->deaf;
-
-	if (is_deaf && !listener->is_deaf)
-		atomic_fetch_add(deaf, 1);
-	else if (!is_deaf && listener->is_deaf)
-		atomic_fetch_sub(deaf, 1);
-	listener->is_deaf = is_deaf;
-}
-
-static void start_accepting(struct listener *listener)
-{
-	uint64_t now_ms = worker_now_ms(listener->worker);
-
-	if (acceptor_start(&listener->acceptor)) {
-		set_deaf(listener, false);
-		return;
-	}
-	log_warn("listener %s: can't wait for clients: %s; trying again in %d ms",
-		listener->conf->name, strerror(errno), ACCEPT_RETRY_MS);
-	set_deaf(listener, true);
-	deadline_set(&listener->retry, now_ms + ACCEPT_RETRY_MS, now_ms);
-}
-
 static void retry(struct deadline *deadline)
 {
-	start_accepting(CONTAINER_OF(deadline, struct listener, retry));
+	listener_start(CONTAINER_OF(deadline, struct listener, retry));
 }
 
 static void look_again(struct deadline *deadline)
@@ -62,56 +36,7 @@ static void look_again(struct deadline *deadline)
 	struct listener *listener = CONTAINER_OF(deadline, struct listener, again);
 
 	if (listener->retry.at_ms == DEADLINE_NEVER)
-		start_accepting(listener);
-}
-
-/* Takes a place within `max` (0: no bound), or stops accepting until one is free. */
-static bool take_place(struct listener *listener, struct connection_bound *bound, uint32_t max)
-{
-	/* seq_cst on both sides: either we see the place that was given back, or who gave it
-	 * back sees that we wait */
-	if (atomic_fetch_add(&bound->connections, 1) < max || max == 0)
-		return true;
-	atomic_fetch_sub(&bound->connections, 1);
-	acceptor_stop(&listener->acceptor);
-	atomic_store(&bound->waiting, true);
-	if (atomic_load(&bound->connections) < max)
-		start_accepting(listener);
-	return false;
-}
-
-static void give_place(struct listener *listener, struct connection_bound *bound)
-{
-	atomic_fetch_sub(&bound->connections, 1);
-	if (!atomic_load(&bound->waiting) || !atomic_exchange(&bound->waiting, false))
-		return;
-	node_command_workers(listener->worker->node, WORKER_ACCEPT);
-}
-
-/* A place of the listener's max_connections, and one within the descriptors there are. NULL, or the
- * bound that is reached. */
-static struct connection_bound *take_places(struct listener *listener)
-{
-	struct listening *listening = listener->worker->node->listening;
-	struct connection_bound *bound = listener->binding->bound;
-
-	if (!take_place(listener, bound, listener->conf->max_connections))
-		return bound;
-	if (take_place(listener, &listening->descriptors, listening->clients_max))
-		return NULL;
-	give_place(listener, bound);
-	if (!listening->reported_descriptors &&
-		!atomic_exchange(&listening->reported_descriptors, true))
-		log_warn("%u clients are connected, as many as the limit of %u descriptors allows: "
-			 "others wait in the backlog until one has closed or is idle",
-			listening->clients_max, listening->descriptor_limit);
-	return &listening->descriptors;
-}
-
-static void give_places(struct listener *listener)
-{
-	give_place(listener, listener->binding->bound);
-	give_place(listener, &listener->worker->node->listening->descriptors);
+		listener_start(listener);
 }
 
 /* Level-triggered readiness would spin: waits for a close of ours, or so long. */
@@ -143,8 +68,8 @@ static void accept_failed(struct listener *listener, int error)
 	if (lacks_descriptor || error == ENOBUFS || error == ENOMEM) {
 		log_warn("listener %s: %s; not accepting for now", listener->conf->name,
 			strerror(error));
-		pause_accepting(listener, ACCEPT_RETRY_MS);
-		set_deaf(listener, true);
+		pause_accepting(listener, LISTENER_RETRY_MS);
+		listener_set_deaf(listener, true);
 		give_way(listener, &listener->worker->node->listening->descriptors);
 	} else if (error != EAGAIN && error != EWOULDBLOCK && error != ECONNABORTED &&
 		   error != EINTR && error != EPROTO) {
@@ -186,6 +111,15 @@ static void make_room(struct listener *listener, struct connection_bound *full)
 		deadline_set(&listener->again, now_ms + GIVE_WAY_IDLE_MS, now_ms);
 }
 
+static void take_connection(struct listener *listener, struct stream_export *client,
+	const struct sockaddr *peer, socklen_t len)
+{
+	if (stream_export_has_handshake(client))
+		handshake_begin(listener, client, peer, len);
+	else
+		listener->protocols[0]->take_client(listener->worker, listener, client, peer, len);
+}
+
 /* At least one is known to wait, or perhaps none. */
 static void accept_some(struct listener *listener, bool one_waits)
 {
@@ -196,18 +130,18 @@ static void accept_some(struct listener *listener, bool one_waits)
 	socklen_t len;
 
 	for (int i = 0; i < ACCEPT_BATCH && acceptor->accepting; i++) {
-		full = take_places(listener);
+		full = listener_take_places(listener);
 		if (full && one_waits)
 			make_room(listener, full);
 		else if (full)
-			start_accepting(listener); /* which tells whether another one waits */
+			listener_start(listener); /* which tells whether another one waits */
 		if (full)
 			return;
 		one_waits = false;
 		int error = acceptor_take(acceptor, &client, &peer, &len);
 		listener->is_empty = error != 0;
 		if (error != 0) {
-			give_places(listener);
+			listener_give_places(listener);
 			accept_failed(listener, error);
 			return;
 		}
@@ -215,53 +149,13 @@ static void accept_some(struct listener *listener, bool one_waits)
 		end_making_room(listener);
 		listener->connections++;
 		listener->came_ms = worker_now_ms(listener->worker);
-		listener->protocol->take_client(
-			listener->worker, listener, &client, (struct sockaddr *)&peer, len);
+		take_connection(listener, &client, (struct sockaddr *)&peer, len);
 	}
 }
 
 static void on_ready(struct acceptor *acceptor)
 {
 	accept_some(CONTAINER_OF(acceptor, struct listener, acceptor), true);
-}
-
-static void listener_release(struct listener *listener)
-{
-	struct worker *worker = listener->worker;
-
-	if (!listener->closed || listener->connections > 0)
-		return;
-	for (struct listener **at = &worker->listeners; *at; at = &(*at)->next) {
-		if (*at == listener) {
-			*at = listener->next;
-			break;
-		}
-	}
-	deadline_end(&listener->retry);
-	deadline_end(&listener->again);
-	deadline_end(&listener->quiet);
-	site_use_release(listener->use);
-	/* release: pairs with the acquire in bindings_collect; it is not looked at any more */
-	atomic_fetch_sub_explicit(&listener->binding->holders, 1, memory_order_release);
-	free(listener);
-}
-
-void listener_connection_closed(struct listener *listener)
-{
-	listener->connections--;
-	give_places(listener);
-	if (listener->retry.at_ms != DEADLINE_NEVER)
-		start_accepting(listener); /* a descriptor is free again */
-	listener_release(listener);
-}
-
-void listener_client_gone(struct listener *listener)
-{
-	struct worker *worker = listener->worker;
-
-	if (atomic_fetch_sub(&worker->node->clients, 1) == 1 && worker->draining)
-		node_wake_workers(worker->node);
-	listener_connection_closed(listener);
 }
 
 static void listener_close(struct listener *listener)
@@ -271,7 +165,7 @@ static void listener_close(struct listener *listener)
 	acceptor_close(&listener->acceptor);
 	deadline_clear(&listener->retry);
 	listener->closed = true;
-	set_deaf(listener, false);
+	listener_set_deaf(listener, false);
 	end_making_room(listener); /* it may have been this one's */
 	listener_release(listener);
 }
@@ -379,14 +273,14 @@ static void set_conf(struct listener *listener, const struct conf_listener *conf
 
 /* The main thread has prepared all that it takes. */
 static void listener_open(struct worker *worker, struct binding *binding,
-	const struct conf_listener *conf, const struct protocol *protocol)
+	const struct conf_listener *conf, const struct protocol *const *protocols)
 {
 	struct listener *listener = binding->listeners[worker->index];
 
 	binding->listeners[worker->index] = NULL;
 	listener->worker = worker;
 	listener->binding = binding;
-	listener->protocol = protocol;
+	listener->protocols = protocols;
 	/* relaxed: with bindings_lock, by which bindings_collect sees it */
 	atomic_fetch_add_explicit(&binding->holders, 1, memory_order_relaxed);
 	acceptor_open(
@@ -396,9 +290,10 @@ static void listener_open(struct worker *worker, struct binding *binding,
 	deadline_init(&listener->retry, worker->loop.base, retry);
 	deadline_init(&listener->again, worker->loop.base, look_again);
 	deadline_init(&listener->quiet, worker->loop.base, on_quiet);
+	handshakes_init(listener);
 	listener->next = worker->listeners;
 	worker->listeners = listener;
-	start_accepting(listener);
+	listener_start(listener);
 }
 
 /* A socket that listens takes another backlog. That of systemd's is systemd's. */
@@ -422,7 +317,7 @@ static const struct conf_listener *conf_of(const struct conf *conf, const char *
 	return NULL;
 }
 
-void listeners_update(struct worker *worker, const struct protocol *protocol)
+void listeners_update(struct worker *worker, const struct protocol *const *protocols)
 {
 	const struct conf *conf = worker->use->site->conf;
 	struct listener *next;
@@ -443,7 +338,7 @@ void listeners_update(struct worker *worker, const struct protocol *protocol)
 	for (struct binding *b = worker->node->listening->bindings; b; b = b->next) {
 		const struct conf_listener *now = b->closed ? NULL : conf_of(conf, b->text);
 		if (now && !find(worker, b) && b->sockets[worker->index] >= 0)
-			listener_open(worker, b, now, protocol);
+			listener_open(worker, b, now, protocols);
 	}
 	pthread_mutex_unlock(&worker->node->listening->lock);
 }
@@ -454,6 +349,7 @@ void listeners_retire(struct worker *worker)
 
 	for (struct listener *l = worker->listeners; l; l = next) {
 		next = l->next;
+		handshakes_drain(l);
 		listener_retire(l);
 	}
 	/* The node's last client may have left here before this worker drained: others that drain
@@ -476,7 +372,7 @@ void listeners_hand_over(struct worker *worker)
 bool listeners_are_closed(const struct worker *worker)
 {
 	for (const struct listener *l = worker->listeners; l; l = l->next) {
-		if (!l->closed)
+		if (!l->closed || l->handshakes.count > 0)
 			return false;
 	}
 	return true;
@@ -488,7 +384,10 @@ void listeners_close(struct worker *worker)
 
 	for (struct listener *l = worker->listeners; l; l = next) {
 		next = l->next;
-		listener_close(l);
+		bool is_last = l->closed && l->connections == l->handshakes.count;
+		handshakes_end(l);
+		if (!is_last) /* else it is freed */
+			listener_close(l);
 	}
 }
 
@@ -496,7 +395,7 @@ void listeners_resume(struct worker *worker)
 {
 	for (struct listener *l = worker->listeners; l; l = l->next) {
 		if (l->retry.at_ms == DEADLINE_NEVER)
-			start_accepting(l);
+			listener_start(l);
 	}
 }
 

@@ -34,6 +34,7 @@
 
 #include "conf/conf.h"
 #include "listen/connection_bound.h"
+#include "listen/handshake_phase.h"
 #include "listen/idle_list.h"
 #include "loop/deadline.h"
 #include "net/acceptor.h"
@@ -72,8 +73,9 @@ struct listening {
 	atomic_uint deaf; /* listeners that the system does not let accept clients */
 };
 
-/* The receiver of accepted connections. */
+/* The receiver of clients: of accepted connections, after the handshake if there is one. */
 struct protocol {
+	const char *name; /* in ALPN (RFC 7301) */
 	/* Takes it over; listener_connection_closed is due at its end. */
 	void (*take_client)(struct worker *worker, struct listener *listener,
 		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
@@ -97,7 +99,8 @@ struct listener {
 	struct listener *next;
 	struct worker *worker;
 	struct binding *binding;
-	const struct protocol *protocol;
+	/* The first is that of connections whose handshake chooses none; ended by NULL. */
+	const struct protocol *const *protocols;
 	const struct conf_listener *conf;
 	struct site_use *use; /* holds conf */
 	bool retiring, closed;
@@ -105,17 +108,18 @@ struct listener {
 	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */
 	bool is_empty;       /* no client waited when last asked */
 	uint64_t connections;
-	struct spare_question spare; /* no descriptor is free for one that comes */
-	struct idle_list idle;       /* http1/idle.h */
+	struct handshake_list handshakes; /* of those, which are no clients yet */
+	struct spare_question spare;      /* no descriptor is free for one that comes */
+	struct idle_list idle;            /* http1/idle.h */
 	struct downstream *oldest_lingering, *newest_lingering; /* http1/linger.h */
 	unsigned lingering;
 	struct idle_list unproven; /* of the internal listener: exchange/hop.h */
 	unsigned unproven_count;
 };
 
-/* Makes this worker's listeners those of its current site; of new ones, `protocol` takes the
- * clients. */
-void listeners_update(struct worker *worker, const struct protocol *protocol);
+/* Makes this worker's listeners those of its current site; of new ones, one of `protocols` (ended
+ * by NULL, which outlive the listeners) takes each client. */
+void listeners_update(struct worker *worker, const struct protocol *const *protocols);
 /* Closes them as soon as what has arrived is accepted. */
 void listeners_retire(struct worker *worker);
 bool listeners_are_closed(const struct worker *worker);

@@ -21,6 +21,7 @@ static const char *const limit_verdicts[STATS_LIMIT_VERDICTS] = {
 static const char *const message_sides[] = {"client", "server"};
 static const char *const lease_verdicts[] = {"admit", "refuse"};
 static const char *const redirects[] = {"moved", "ask", "tryagain", "clusterdown"};
+static const char *const handshake_results[] = {"done", "failed", "late", "displaced"};
 static const char *const bodies[] = {"request", "response"};
 
 static const char *const send_results[STATS_SEND_RESULTS] = {
@@ -36,6 +37,10 @@ const struct stats_metric stats_metrics[] = {
 		"Connections accepted from clients."},
 	{"sluice_idle_connections_closed_total", STATS_COUNTER, STATS_NODE, STATS_GAVE_WAY, {{0}},
 		"Idle client connections that were closed to make room for new ones."},
+	{"sluice_handshakes_total", STATS_COUNTER, STATS_NODE, STATS_HANDSHAKES,
+		{{"result", VALUES(handshake_results)}},
+		"Handshakes of TLS with clients that ended, by their result; displaced: closed for "
+		"newer connections or at the shutdown."},
 	{"sluice_idle_server_connections_closed_total", STATS_COUNTER, STATS_NODE, STATS_SPARED,
 		{{0}}, "Idle connections to servers that were closed as file descriptors ran out."},
 	{"sluice_malformed_requests_total", STATS_COUNTER, STATS_NODE, STATS_MALFORMED, {{0}},

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 struct fake_acceptor fake;
+static const struct transport plain = {.name = "fake"};
 
 void __wrap_acceptor_open(struct acceptor *acceptor, struct loop *loop, int fd,
 	void (*ready)(struct acceptor *acceptor));
@@ -55,7 +56,7 @@ int __wrap_acceptor_take(struct acceptor *acceptor, struct stream_export *client
 	struct sockaddr_storage *peer, socklen_t *len)
 {
 	(void)acceptor;
-	memset(client, 0, sizeof(*client));
+	*client = (struct stream_export){.transport = &plain};
 	memset(peer, 0, sizeof(*peer));
 	*len = sizeof(*peer);
 	if (fake.error != 0)
@@ -63,6 +64,9 @@ int __wrap_acceptor_take(struct acceptor *acceptor, struct stream_export *client
 	if (fake.waiting == 0)
 		return EAGAIN;
 	fake.waiting--;
+	if (fake.next)
+		*client = *fake.next;
+	fake.next = NULL;
 	return 0;
 }
 

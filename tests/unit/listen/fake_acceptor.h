@@ -10,7 +10,8 @@
 extern struct fake_acceptor {
 	void (*ready)(struct acceptor *acceptor);
 	unsigned waiting, starts, stops, closes, backlog;
-	int error; /* what accept fails with */
+	struct stream_export *next; /* the next client; NULL: one that is not looked at */
+	int error;                  /* what accept fails with */
 	enum handshakes handshakes;
 	bool kept_out, keeps_nothing_out;
 	bool is_deaf; /* the system does not watch it */

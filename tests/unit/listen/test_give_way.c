@@ -61,6 +61,7 @@ static void close_idle(struct idle_link *link)
 
 static const struct protocol protocol = {
 	.give_way = none_lingers, .find_idle = find_idle, .close_idle = close_idle};
+static const struct protocol *const protocols[] = {&protocol, NULL};
 
 static void never(struct deadline *deadline)
 {
@@ -77,12 +78,13 @@ static struct listener *add_listener(struct worker *worker, bool closed)
 	listener->acceptor.fd = -1;
 	listener->worker = worker;
 	listener->binding = &world->binding;
-	listener->protocol = &protocol;
+	listener->protocols = protocols;
 	listener->use = site_use_hold(&world->use);
 	listener->closed = closed;
 	deadline_init(&listener->retry, base, never);
 	deadline_init(&listener->again, base, never);
 	deadline_init(&listener->quiet, base, never);
+	deadline_init(&listener->handshakes.deadline, base, never);
 	listener->next = worker->listeners;
 	worker->listeners = listener;
 	return listener;
@@ -125,6 +127,7 @@ static unsigned end(void)
 		deadline_end(&listener->retry);
 		deadline_end(&listener->again);
 		deadline_end(&listener->quiet);
+		deadline_end(&listener->handshakes.deadline);
 		free(listener);
 		left++;
 	}

@@ -56,7 +56,9 @@ static void close_idle(struct idle_link *link)
 	listener_connection_closed(idles_at);
 }
 
-static const struct protocol protocol = {take_client, none_lingers, find_idle, close_idle};
+static const struct protocol protocol = {
+	"http/1.1", take_client, none_lingers, find_idle, close_idle};
+static const struct protocol *const protocols[] = {&protocol, NULL};
 
 static void begin(struct world *w, const struct stage_conf *conf)
 {
@@ -75,7 +77,7 @@ static void begin(struct world *w, const struct stage_conf *conf)
 		.bound = &w->bound};
 	w->stage->relay.listening.bindings = &w->binding;
 	pthread_mutex_init(&w->stage->relay.listening.lock, NULL);
-	listeners_update(w->worker, &protocol);
+	listeners_update(w->worker, protocols);
 	assert_ptr_equal(w->worker->listeners, w->listener);
 	assert_true(w->listener->acceptor.accepting);
 	idles_at = w->listener;
@@ -139,7 +141,7 @@ static void a_second_look_opens_none(void **state)
 	begin(&w, &conf);
 	const struct conf_listener *before = w.listener->conf;
 	assert_ptr_equal(before, &w.stage->relay.site->conf->listeners[0]);
-	listeners_update(w.worker, &protocol);
+	listeners_update(w.worker, protocols);
 	assert_ptr_equal(w.worker->listeners, w.listener);
 	assert_null(w.listener->next);
 	assert_int_equal(fake.backlog, 33);
@@ -159,7 +161,7 @@ static void which_bindings_are_opened(void **state)
 			.next = NULL,
 			.workers = 1};
 		w.binding.next = &other;
-		listeners_update(w.worker, &protocol); /* closed, of no listener, taken already */
+		listeners_update(w.worker, protocols); /* closed, of no listener, taken already */
 		assert_null(w.listener->next);
 		assert_ptr_equal(w.worker->listeners, w.listener);
 		w.binding.next = NULL;
@@ -565,12 +567,12 @@ static void a_bind_that_is_gone_retires(void **state)
 	(void)state;
 	begin(&w, &plain);
 	strcpy(w.text, "127.0.0.1:99");
-	listeners_update(w.worker, &protocol);
+	listeners_update(w.worker, protocols);
 	assert_true(w.listener->retiring);
 	assert_null(w.listener->next);
 	strcpy(w.text, "127.0.0.1:1"); /* and back: it is another one that is opened */
 	fake.backlog = 0;
-	listeners_update(w.worker, &protocol);
+	listeners_update(w.worker, protocols);
 	assert_true(w.listener->retiring);
 	assert_int_equal(fake.backlog, 0);
 	end(&w);
@@ -605,10 +607,10 @@ static void in_a_drain_none_is_opened(void **state)
 	w.sockets[0] = 77;
 	w.listeners[0] = w.listener = calloc(1, sizeof(struct listener));
 	w.worker->draining = true;
-	listeners_update(w.worker, &protocol);
+	listeners_update(w.worker, protocols);
 	assert_null(w.worker->listeners);
 	w.worker->draining = false;
-	listeners_update(w.worker, &protocol);
+	listeners_update(w.worker, protocols);
 	assert_ptr_equal(w.worker->listeners, w.listener);
 	come(&w, 2);
 	listeners_free(w.worker); /* with connections that nobody closed */

@@ -1,0 +1,53 @@
+/*
+ * Connections that are no clients yet: their transport's handshake is under way (net/stream.h).
+ *
+ *   accepted --> has a handshake? --no--------------------------> protocol.take_client
+ *                     `--yes--> here --over, protocol chosen------^
+ *                                 `--failed, HANDSHAKE_MS over, or others need the place--> closed
+ *
+ * A connection has its place of max_connections and of the descriptors from its acceptance on, and
+ * its memory here only during the handshake. Those of a listener are in a list, the oldest first:
+ * beyond HANDSHAKES_MOST of an address, the oldest is closed, as its client is the slowest. One
+ * without progress for HANDSHAKE_SILENT_MS also makes room for clients that wait for a place
+ * (listen/give_way.h).
+ */
+#ifndef LISTEN_HANDSHAKE_PHASE_H
+#define LISTEN_HANDSHAKE_PHASE_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "loop/deadline.h"
+
+struct handshake;
+struct listener;
+struct stream_export;
+
+#define HANDSHAKE_MS        10000 /* from the acceptance to the end of the handshake */
+#define HANDSHAKES_MOST     1000  /* of each address, over all workers */
+#define HANDSHAKE_SILENT_MS 1000
+
+/* Those of a listener. */
+struct handshake_list {
+	struct handshake *oldest, *newest;
+	unsigned count;
+	struct deadline deadline; /* at or before that of the first of them to be late */
+};
+
+/* Before the first one. */
+void handshakes_init(struct listener *listener);
+
+/* Takes an accepted connection over, whose transport has a handshake. */
+void handshake_begin(struct listener *listener, struct stream_export *client,
+	const struct sockaddr *peer, socklen_t peer_len);
+
+/* Closes the oldest of the listener's that is silent. False: there is none. */
+bool handshake_give_way(struct listener *listener);
+
+/* A drain: those that are silent end soon. */
+void handshakes_drain(struct listener *listener);
+
+/* Closes all of the listener's, which may free it. */
+void handshakes_end(struct listener *listener);
+
+#endif
