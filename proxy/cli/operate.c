@@ -1,6 +1,7 @@
 /* See operate.h. */
 #include "cli/operate.h"
 
+#include <assert.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -474,6 +475,7 @@ int cli_operate(int argc, char **argv)
 	char title[32]; /* for getopt's messages */
 	int given;
 
+	assert(command); /* cli_operate_knows */
 	snprintf(title, sizeof(title), "sluice %s", command->word);
 	argv[0] = title;
 	optind = 1;
