@@ -60,13 +60,15 @@ void check_semaphore(struct build *build, const struct instance *instance)
 void check_semaphore_nodes(const struct build *build)
 {
 	const struct conf *conf = build->conf;
+	const struct conf_semaphores *semaphores = &conf->fleet.semaphores;
+	uint64_t *users = arena_alloc(build->arena, semaphores->count * sizeof(*users) + 1);
 
-	for (size_t i = 0; i < conf->fleet.semaphores.count; i++) {
-		struct conf_semaphore *semaphore = &conf->fleet.semaphores.items[i];
-		uint64_t users = 0;
-		for (size_t at = 0; at < conf->upstream_count; at++)
-			users += conf->upstreams[at].semaphore == semaphore;
-		uint64_t connections = semaphore->nodes * (users > 1 ? users : 1);
+	for (size_t i = 0; i < conf->upstream_count; i++)
+		if (conf->upstreams[i].semaphore)
+			users[conf->upstreams[i].semaphore - semaphores->items]++;
+	for (size_t i = 0; i < semaphores->count; i++) {
+		struct conf_semaphore *semaphore = &semaphores->items[i];
+		uint64_t connections = semaphore->nodes * (users[i] > 1 ? users[i] : 1);
 		semaphore->nodes = connections < UINT32_MAX ? (uint32_t)connections : UINT32_MAX;
 	}
 }

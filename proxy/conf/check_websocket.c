@@ -155,39 +155,39 @@ void check_max_sockets(struct build *build, const struct instance *instance)
 			limit->name);
 }
 
-static bool has_server(const struct conf_upstream *upstream, const struct conf_address *address)
+static bool serves_gateways(const struct conf_route *route)
+{
+	return route->upstream &&
+	       (route->websocket.mode == CONF_WEBSOCKET_GATEWAY || route->holds_responses);
+}
+
+static bool has_server_of(const struct conf_upstream *upstream, const struct text_index *servers)
 {
 	for (size_t i = 0; i < upstream->server_count; i++)
-		if (strcmp(upstream->servers[i].address.text, address->text) == 0)
+		if (text_index_has(servers, NULL, upstream->servers[i].address.text))
 			return true;
 	return false;
 }
 
-static bool shares_server(const struct conf_upstream *a, const struct conf_upstream *b)
-{
-	for (size_t i = 0; a != b && i < a->server_count; i++)
-		if (has_server(b, &a->servers[i].address))
-			return true;
-	return a == b;
-}
-
-/* Each upstream is compared once with those of gateways, whatever the number of routes. */
+/* Each server is looked up once, whatever the number of routes. */
 void check_servers_of_gateways(const struct build *build)
 {
 	const struct conf *conf = build->conf;
 	bool *serves = arena_alloc(build->arena, conf->upstream_count * sizeof(*serves) + 1);
 	bool *shares = arena_alloc(build->arena, conf->upstream_count * sizeof(*shares) + 1);
+	struct text_index servers = {0};
 
-	for (size_t i = 0; i < conf->route_count; i++) {
-		const struct conf_route *route = &conf->routes[i];
-		if (route->upstream &&
-			(route->websocket.mode == CONF_WEBSOCKET_GATEWAY || route->holds_responses))
-			serves[route->upstream->index] = true;
+	for (size_t i = 0; i < conf->route_count; i++)
+		if (serves_gateways(&conf->routes[i]))
+			serves[conf->routes[i].upstream->index] = true;
+	for (size_t i = 0; i < conf->upstream_count; i++) {
+		const struct conf_upstream *upstream = &conf->upstreams[i];
+		for (size_t j = 0; serves[i] && j < upstream->server_count; j++)
+			text_index_add(
+				&servers, build->arena, NULL, upstream->servers[j].address.text);
 	}
 	for (size_t i = 0; i < conf->upstream_count; i++)
-		for (size_t j = 0; j < conf->upstream_count && !shares[i]; j++)
-			shares[i] = serves[j] &&
-				    shares_server(&conf->upstreams[i], &conf->upstreams[j]);
+		shares[i] = serves[i] || has_server_of(&conf->upstreams[i], &servers);
 	for (size_t i = 0; i < conf->route_count; i++) {
 		struct conf_route *route = &build->conf->routes[i];
 		route->is_before_gateway = route->upstream && shares[route->upstream->index];

@@ -61,3 +61,8 @@ bool text_index_add(
 	index->used++;
 	return true;
 }
+
+bool text_index_has(const struct text_index *index, const void *list, const char *text)
+{
+	return index->used > 0 && slot_of(index, list, text)->text;
+}

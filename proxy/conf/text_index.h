@@ -21,5 +21,6 @@ struct text_index {
 /* False: the list has the text already. The text is not copied. */
 bool text_index_add(
 	struct text_index *index, struct arena *arena, const void *list, const char *text);
+bool text_index_has(const struct text_index *index, const void *list, const char *text);
 
 #endif

@@ -254,6 +254,12 @@ def more(t):
         equal(process.run([BINARY, "check", "-c", path])[0], 0, "exit status")
         path = t.file("twice.ini", base.format(port=1) + "\n".join(lines) + "\nhost = h7.test\n")
         true('host: "h7.test" is given twice' in process.run([BINARY, "check", "-c", path])[1], "one twice")
+    with t.point("so are the servers of 3,000 gateways"):
+        text = ["[listener a]\nbind = 127.0.0.1:1\n"]
+        for at in range(3000):
+            servers = "".join(f"server = 10.{at >> 8}.{at & 255}.{i}:1\n" for i in range(64))
+            text.append(f"[upstream u{at}]\n{servers}[route r{at}]\nhost = h{at}\nupstream = u{at}\nwebsocket = gateway\n")
+        equal(process.run([BINARY, "check", "-c", t.file("gateways.ini", "".join(text))])[0], 0, "exit status")
     with t.point("no control character of a file is written to the terminal"):
         for text in (b"[listener a\xc2\x9b2J]\n", b"[sluice]\npid_file = /tmp/\xc2\x9b2J\n",
                      b"[sluice]\nx\x9b2J = 1\n", b"[nothing\xc2\x852J]\n"):
