@@ -164,25 +164,6 @@ static void a_cut_request_is_counted(void **state)
 	stage_end(stage);
 }
 
-static void what_follows_a_request(void **state)
-{
-	struct stage *stage = stage_begin(&plain);
-	struct exchange *x = stage_request(stage, GET);
-
-	(void)state;
-	exchange_request_read(x);
-	x->framing.upgrade = true;
-	exchange_request_read(x); /* not known before its answer */
-	x->answer.upstream_status = 200;
-	exchange_request_read(x);
-	x->answer.upstream_status = 0;
-	x->state = EXCHANGE_REPLYING;
-	exchange_request_read(x);
-	assert_string_equal(stage->client.trace, "read read-upgrade read read ");
-	assert_true(exchange_has_request(x));
-	stage_end(stage);
-}
-
 /* Is a second request admitted by a limit of one, after the first has ended so? */
 static bool is_given_back(const char *route, const char *response)
 {
@@ -235,33 +216,6 @@ static void one_that_was_never_sent_is_not_charged(void **state)
 	stage_end(stage);
 }
 
-static void what_is_answered_and_what_waits(void **state)
-{
-	struct stage *stage = stage_begin(&plain);
-	struct exchange *x = stage_request(stage, POST);
-
-	(void)state;
-	for (int i = EXCHANGE_HEAD; i <= EXCHANGE_ENDED; i++) {
-		x->state = (enum exchange_state)i;
-		assert_int_equal(exchange_is_answered(x), i == EXCHANGE_REPLYING);
-		assert_int_equal(exchange_waits_for_turn(x),
-			i == EXCHANGE_HELD || i == EXCHANGE_SEEKING || i == EXCHANGE_ASKING ||
-				i == EXCHANGE_DELAYED || i == EXCHANGE_QUEUED);
-	}
-	x->response_progress = RESPONSE_RECEIVED;
-	assert_true(exchange_is_answered(x));
-	assert_false(exchange_awaits_continue(x));
-	x->framing.expects_continue = true;
-	assert_true(exchange_awaits_continue(x));
-	x->up.content_bytes = 1;
-	assert_false(exchange_awaits_continue(x));
-	x->up.content_bytes = 0;
-	x->interim.continue_sent = true;
-	assert_false(exchange_awaits_continue(x));
-	x->state = EXCHANGE_HEAD;
-	stage_end(stage);
-}
-
 UNIT_SUITE(test_exchange)
 {
 	const struct CMUnitTest tests[] = {
@@ -273,10 +227,8 @@ UNIT_SUITE(test_exchange)
 		cmocka_unit_test(what_it_holds_is_given_back),
 		cmocka_unit_test(a_cut_ends_both_sides),
 		cmocka_unit_test(a_cut_request_is_counted),
-		cmocka_unit_test(what_follows_a_request),
 		cmocka_unit_test(what_its_limits_are_charged_in_the_end),
 		cmocka_unit_test(one_that_was_never_sent_is_not_charged),
-		cmocka_unit_test(what_is_answered_and_what_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
