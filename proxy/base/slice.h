@@ -29,6 +29,15 @@ static inline bool slice_equal(struct slice a, struct slice b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
+/* Of a hexadecimal digit; -1: it is none. */
+static inline int slice_hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 /* ASCII case-insensitive, as field names and most tokens are compared (RFC 9110 section 5.1). */
 bool slice_equal_nocase(struct slice a, struct slice b);
 

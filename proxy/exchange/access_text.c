@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "gate/pairs.h"
+
 static const char hex_digits[] = "0123456789abcdef";
 
 /* How one byte is written: returns how many bytes, at most 6. */
@@ -92,14 +94,6 @@ void access_put_json(struct http_out *out, struct slice text, size_t most)
 
 /* ---- secrets -------------------------------------------------------------------------------- */
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static unsigned char lower(unsigned char c)
 {
 	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
@@ -111,13 +105,10 @@ static bool is_name(struct slice raw, const char *name)
 	for (size_t i = 0; i < raw.len; i++, name++) {
 		char c = raw.at[i];
 
-		if (c == '%' && i + 2 < raw.len && hex_value(raw.at[i + 1]) >= 0 &&
-			hex_value(raw.at[i + 2]) >= 0) {
-			c = (char)(hex_value(raw.at[i + 1]) << 4 | hex_value(raw.at[i + 2]));
+		if (pairs_is_escape((struct slice){raw.at + i, raw.len - i}, &c))
 			i += 2;
-		} else if (c == '+') {
+		else if (c == '+')
 			c = ' ';
-		}
 		if (*name == '\0' || lower((unsigned char)*name) != lower((unsigned char)c))
 			return false;
 	}

@@ -2,20 +2,12 @@
 
 #include <string.h>
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 bool pairs_is_escape(struct slice text, char *byte)
 {
-	if (text.len < 3 || text.at[0] != '%' || hex_value(text.at[1]) < 0 ||
-		hex_value(text.at[2]) < 0)
+	if (text.len < 3 || text.at[0] != '%' || slice_hex_value(text.at[1]) < 0 ||
+		slice_hex_value(text.at[2]) < 0)
 		return false;
-	*byte = (char)(hex_value(text.at[1]) << 4 | hex_value(text.at[2]));
+	*byte = (char)(slice_hex_value(text.at[1]) << 4 | slice_hex_value(text.at[2]));
 	return true;
 }
 

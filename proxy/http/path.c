@@ -40,14 +40,6 @@ static const uint8_t byte_class[256] = {
 
 static const char hex_digits[] = "0123456789ABCDEF";
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Is nothing to be done? A segment that begins with a dot needs the long way only when the dot is
  * followed by what could make it a dot segment. */
 static bool is_normal(struct slice raw, bool *odd)
@@ -140,8 +132,8 @@ static bool end_segment(struct writer *writer, bool *kept)
 
 static enum http_path_result put_percent(struct writer *writer, struct slice rest)
 {
-	int high = rest.len >= 3 ? hex_value(rest.at[1]) : -1;
-	int low = rest.len >= 3 ? hex_value(rest.at[2]) : -1;
+	int high = rest.len >= 3 ? slice_hex_value(rest.at[1]) : -1;
+	int low = rest.len >= 3 ? slice_hex_value(rest.at[2]) : -1;
 
 	if (high < 0 || low < 0)
 		return HTTP_PATH_INVALID;
@@ -228,7 +220,7 @@ bool http_path_stays_bare(unsigned char byte)
 
 unsigned char http_path_hex(const char digits[static 2])
 {
-	return (unsigned char)(hex_value(digits[0]) << 4 | hex_value(digits[1]));
+	return (unsigned char)(slice_hex_value(digits[0]) << 4 | slice_hex_value(digits[1]));
 }
 
 bool http_path_has_prefix(struct slice path, struct slice prefix)
