@@ -39,18 +39,6 @@ static bool fail(const struct reader *reader, const char *format, ...)
 	return false;
 }
 
-/* The text of a member. `text->at` is NULL where there is none. False: it is something else. */
-static bool find_text(const json_t *object, const char *name, struct slice *text)
-{
-	const json_t *value = json_object_get(object, name);
-
-	*text = SLICE_NONE;
-	if (!value || json_is_null(value))
-		return true;
-	*text = (struct slice){json_string_value(value), json_string_length(value)};
-	return json_is_string(value);
-}
-
 #define MESSAGE ".formats.ws-message"
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -60,9 +48,9 @@ static bool read_content(struct reader *reader, const json_t *message, struct pu
 	struct slice text, binary;
 	size_t bytes;
 
-	if (!find_text(message, "content", &text))
+	if (!grip_find_text(message, "content", &text))
 		return fail(reader, MESSAGE ".content: invalid type; expected a text");
-	if (!find_text(message, "content-bin", &binary))
+	if (!grip_find_text(message, "content-bin", &binary))
 		return fail(
 			reader, MESSAGE ".content-bin: invalid type; expected base64 as a text");
 	if (!text.at && !binary.at && !(item->opcode & 8))
@@ -84,23 +72,8 @@ static bool read_content(struct reader *reader, const json_t *message, struct pu
 /* The kind of frame; 0: the way in which the content is written chooses it. */
 static bool read_type(struct reader *reader, const json_t *message, struct publish_item *item)
 {
-	static const struct {
-		const char *word;
-		uint8_t opcode;
-	} types[] = {{"text", FRAME_TEXT}, {"binary", FRAME_BINARY}, {"ping", FRAME_PING},
-		{"pong", FRAME_PONG}};
-	struct slice type;
-	bool is_text = find_text(message, "type", &type);
-
-	if (is_text && !type.at)
-		return true;
-	for (size_t i = 0; is_text && i < sizeof(types) / sizeof(types[0]); i++) {
-		if (!slice_equal(type, slice_of(types[i].word)))
-			continue;
-		item->opcode = types[i].opcode;
-		return true;
-	}
-	return fail(reader, MESSAGE ".type: invalid value; expected text, binary, ping or pong");
+	return grip_find_type(message, "type", &item->opcode) ||
+	       fail(reader, MESSAGE ".type: invalid value; expected text, binary, ping or pong");
 }
 
 static bool check_content(const struct reader *reader, const struct publish_item *item)
@@ -133,7 +106,7 @@ static bool read_close(struct reader *reader, const json_t *message, struct publ
 	if (number < 0 || number > 4999 || !close_code_is_valid((unsigned)number))
 		return fail(reader, MESSAGE ".code: invalid value; expected a close code such as "
 					    "1000 or 4000");
-	if (!find_text(message, "reason", &item->content) || item->content.len > REASON_BYTES)
+	if (!grip_find_text(message, "reason", &item->content) || item->content.len > REASON_BYTES)
 		return fail(reader,
 			MESSAGE ".reason: invalid value; expected a text of up to %d bytes",
 			REASON_BYTES);
@@ -147,7 +120,7 @@ static bool read_message(struct reader *reader, const json_t *message, struct pu
 
 	if (!json_is_object(message))
 		return fail(reader, MESSAGE ": invalid type; expected an object");
-	if (!find_text(message, "action", &action))
+	if (!grip_find_text(message, "action", &action))
 		return fail(reader, MESSAGE ".action: invalid type; expected a text");
 	if (!action.at || slice_equal(action, SLICE("send")))
 		return read_send(reader, message, item);
@@ -174,10 +147,10 @@ static bool read_meta(struct reader *reader, const json_t *object, struct grip_m
 
 	if (meta && !json_is_null(meta) && !json_is_object(meta))
 		return fail(reader, ".meta: invalid type; expected an object");
-	if (!find_text(meta, "sender", &to->sender) || to->sender.len > GRIP_META_BYTES ||
-		!find_text(meta, "skip_users", &to->skip_users) ||
+	if (!grip_find_text(meta, "sender", &to->sender) || to->sender.len > GRIP_META_BYTES ||
+		!grip_find_text(meta, "skip_users", &to->skip_users) ||
 		to->skip_users.len > GRIP_META_BYTES ||
-		!find_text(meta, "require_sub", &to->require_sub) ||
+		!grip_find_text(meta, "require_sub", &to->require_sub) ||
 		to->require_sub.len > GRIP_META_BYTES)
 		return fail(reader,
 			".meta: invalid sender, skip_users or require_sub; expected a text of up "
@@ -195,11 +168,11 @@ static bool read_item(struct reader *reader, const json_t *object, struct publis
 	item->action = PUBLISH_NOTHING;
 	if (!json_is_object(object))
 		return fail(reader, ": invalid type; expected an object");
-	if (!find_text(object, "channel", &item->channel) || !item->channel.at ||
+	if (!grip_find_text(object, "channel", &item->channel) || !item->channel.at ||
 		!grip_channel_is_valid(item->channel))
 		return fail(reader, ".channel: invalid value; expected a text of 1 to %d bytes",
 			GRIP_CHANNEL_BYTES);
-	if (!find_text(object, "id", &id) || !find_text(object, "prev-id", &id))
+	if (!grip_find_text(object, "id", &id) || !grip_find_text(object, "prev-id", &id))
 		return fail(reader, ": invalid id or prev-id; expected a text");
 	if (!read_meta(reader, object, &item->meta))
 		return false;

@@ -1,6 +1,5 @@
 #include "websocket/grip_control.h"
 
-#include <jansson.h>
 #include <string.h>
 
 #include "base/base64.h"
@@ -15,9 +14,7 @@ bool grip_channel_is_valid(struct slice name)
 	return name.len > 0 && name.len <= GRIP_CHANNEL_BYTES && utf8_is_valid(name);
 }
 
-/* The string of that name; false: it is there, and of another type. `text->at` is NULL where it is
- * missing or null. */
-static bool find_text(const json_t *object, const char *name, struct slice *text)
+bool grip_find_text(const json_t *object, const char *name, struct slice *text)
 {
 	const json_t *value = json_object_get(object, name);
 
@@ -32,7 +29,7 @@ static const char *read_channel(const json_t *object, struct grip_control *contr
 {
 	struct slice name;
 
-	if (!find_text(object, "channel", &name) || !name.at || !grip_channel_is_valid(name))
+	if (!grip_find_text(object, "channel", &name) || !name.at || !grip_channel_is_valid(name))
 		return "invalid \"channel\"; expected a text of 1 to 1024 bytes";
 	memcpy(control->text, name.at, name.len);
 	control->bytes = name.len;
@@ -68,9 +65,10 @@ static const char *read_meta(const json_t *object, struct grip_control *control)
 {
 	struct slice name, value;
 
-	if (!find_text(object, "name", &name) || name.len == 0 || name.len > GRIP_META_NAME_BYTES)
+	if (!grip_find_text(object, "name", &name) || name.len == 0 ||
+		name.len > GRIP_META_NAME_BYTES)
 		return "invalid \"name\"; expected a text of 1 to 256 bytes";
-	if (!find_text(object, "value", &value) || value.len > GRIP_CHANNEL_BYTES)
+	if (!grip_find_text(object, "value", &value) || value.len > GRIP_CHANNEL_BYTES)
 		return "invalid \"value\"; expected a text of up to 1024 bytes";
 	memcpy(control->name, name.at, name.len);
 	control->name_bytes = name.len;
@@ -89,9 +87,10 @@ static const char *read_content(const json_t *object, struct grip_control *contr
 	struct slice text, binary;
 	char bytes[BASE64_ROOM(2 * GRIP_KEEP_ALIVE_BYTES)];
 
-	if (!find_text(object, "content", &text) || text.len > GRIP_KEEP_ALIVE_BYTES)
+	if (!grip_find_text(object, "content", &text) || text.len > GRIP_KEEP_ALIVE_BYTES)
 		return "invalid \"content\"; expected a text of up to 1024 bytes";
-	if (!find_text(object, "content-bin", &binary) || binary.len > 2 * GRIP_KEEP_ALIVE_BYTES)
+	if (!grip_find_text(object, "content-bin", &binary) ||
+		binary.len > 2 * GRIP_KEEP_ALIVE_BYTES)
 		return expected;
 	control->has_content = binary.at;
 	control->opcode = binary.at ? FRAME_BINARY : FRAME_TEXT;
@@ -109,8 +108,7 @@ static const char *read_content(const json_t *object, struct grip_control *contr
 	return NULL;
 }
 
-/* A ping needs no content. */
-static const char *read_message_type(const json_t *object, struct grip_control *control)
+bool grip_find_type(const json_t *object, const char *name, uint8_t *opcode)
 {
 	static const struct {
 		const char *word;
@@ -118,25 +116,34 @@ static const char *read_message_type(const json_t *object, struct grip_control *
 	} types[] = {{"text", FRAME_TEXT}, {"binary", FRAME_BINARY}, {"ping", FRAME_PING},
 		{"pong", FRAME_PONG}};
 	struct slice type;
-	bool is_text = find_text(object, "message-type", &type);
+	bool is_text = grip_find_text(object, name, &type);
 
 	if (is_text && !type.at)
-		return NULL;
+		return true;
 	for (size_t i = 0; is_text && i < sizeof(types) / sizeof(types[0]); i++) {
 		if (!slice_equal(type, slice_of(types[i].word)))
 			continue;
-		control->opcode = types[i].opcode;
-		control->has_content |= control->opcode & 8;
-		return NULL;
+		*opcode = types[i].opcode;
+		return true;
 	}
-	return "invalid \"message-type\"; expected \"text\", \"binary\", \"ping\" or \"pong\"";
+	return false;
+}
+
+/* A ping needs no content. */
+static const char *read_message_type(const json_t *object, struct grip_control *control)
+{
+	if (!grip_find_type(object, "message-type", &control->opcode))
+		return "invalid \"message-type\"; expected \"text\", \"binary\", \"ping\" or "
+		       "\"pong\"";
+	control->has_content |= control->opcode & 8;
+	return NULL;
 }
 
 static const char *read_mode(const json_t *object, struct grip_control *control)
 {
 	struct slice mode;
 
-	if (!find_text(object, "mode", &mode))
+	if (!grip_find_text(object, "mode", &mode))
 		return "invalid \"mode\"; expected \"idle\" or \"interval\"";
 	control->is_interval = mode.at && slice_equal(mode, SLICE("interval"));
 	if (mode.at && !control->is_interval && !slice_equal(mode, SLICE("idle")))
@@ -204,7 +211,7 @@ static const char *read_object(const json_t *object, struct grip_control *contro
 		{"set-meta", GRIP_SET_META, read_meta}};
 	struct slice word;
 
-	if (!find_text(object, "type", &word) || !word.at)
+	if (!grip_find_text(object, "type", &word) || !word.at)
 		return "invalid \"type\"; expected a text";
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		if (!slice_equal(word, slice_of(types[i].word)))

@@ -9,6 +9,7 @@
 #ifndef WEBSOCKET_GRIP_CONTROL_H
 #define WEBSOCKET_GRIP_CONTROL_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -56,6 +57,13 @@ _Static_assert(GRIP_KEEP_ALIVE_BYTES <= GRIP_CHANNEL_BYTES, "both are in `text`"
 /* Parses `json`. NULL, or a constant text with the error and the expected value; `*control` is
  * undefined then. Members that are not known are ignored, as is prev-id. */
 const char *grip_control_parse(struct slice json, struct grip_control *control);
+
+/* The text of a member. `text->at` is NULL where there is none, or null. False: it is something
+ * else. */
+bool grip_find_text(const json_t *object, const char *name, struct slice *text);
+
+/* The kind of frame that a member names; unchanged where there is none. False: it names no kind. */
+bool grip_find_type(const json_t *object, const char *name, uint8_t *opcode);
 
 /* May a channel have this name? It is UTF-8 with 1 to GRIP_CHANNEL_BYTES bytes. */
 bool grip_channel_is_valid(struct slice name);
