@@ -4,7 +4,57 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "semaphore/mutex.h"
+/* ---- the mutex ------------------------------------------------------------------------------- */
+
+/*
+ * The mutex of a semaphore's administrators: the exclusive queue NAME. The broker deletes it with
+ * the connection of the administrator, however that ends, so that no administrator who died keeps
+ * others out. All that the holder of the mutex changes must be by the same connection: when the
+ * broker takes the mutex away, it takes no more orders from there either.
+ */
+
+enum mutex_result {
+	MUTEX_HELD,
+	MUTEX_BUSY,    /* another had it all the time */
+	MUTEX_FOREIGN, /* the broker refuses it, or a queue of that name is no mutex */
+	MUTEX_LOST,    /* the broker is */
+};
+
+/* Between two tries: what an administrator does takes a few ms a slot. */
+enum { PAUSE_MS = 50 };
+
+/* Takes the mutex, or tries again until `timeout_ms` is over. The broker's `why` has the reason for
+ * MUTEX_FOREIGN and MUTEX_LOST. */
+static enum mutex_result mutex_lock(struct broker *broker, const char *name, uint64_t timeout_ms)
+{
+	uint64_t begin_ms = broker->calls->now_ms(broker);
+
+	for (;;) {
+		enum broker_result result = broker->calls->declare(broker, name, BROKER_EXCLUSIVE);
+		if (result == BROKER_DONE)
+			return MUTEX_HELD;
+		if (result != BROKER_LOCKED)
+			return result == BROKER_LOST ? MUTEX_LOST : MUTEX_FOREIGN;
+		/* A queue that is nobody's own is locked to who would have it exclusively. */
+		if (broker->calls->look(broker, name) == BROKER_DONE) {
+			snprintf(broker->why, sizeof(broker->why),
+				"queue '%s' exists and is not exclusive: it can't be the mutex",
+				name);
+			return MUTEX_FOREIGN;
+		}
+		if (broker->calls->now_ms(broker) - begin_ms >= timeout_ms)
+			return MUTEX_BUSY;
+		broker->calls->pause(broker, PAUSE_MS);
+	}
+}
+
+/* Gives it back. Where that fails the end of the connection does it. */
+static void mutex_unlock(struct broker *broker, const char *name)
+{
+	broker->calls->remove(broker, name);
+}
+
+/* ---- commands -------------------------------------------------------------------------------- */
 
 /* Between two looks at the holders of removed slots. */
 enum { LOOK_MS = 100 };

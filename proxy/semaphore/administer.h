@@ -1,7 +1,7 @@
 /*
  * The operations of an administrator on a semaphore: makes slots, adds some, removes some.
  *
- *   mutex.h: one administrator at a time    slots.h: which slots are there
+ *   a mutex: one administrator at a time    slots.h: which slots are there
  *
  * Slots are made ascending and removed descending, one after the other, each when the broker has
  * confirmed the one before. So an administrator that dies in the middle leaves slots without a gap,

@@ -1,6 +1,6 @@
 /*
  * The operations on a broker that the protocol of semaphores needs: queues are declared, looked for
- * and deleted. The seam between the protocol (mutex.h, slots.h, administer.h) and librabbitmq
+ * and deleted. The seam between the protocol (slots.h, administer.h) and librabbitmq
  * (rabbit.h); tests have a broker of their own behind it. All calls wait for the broker's answer.
  */
 #ifndef SEMAPHORE_BROKER_H
