@@ -16,9 +16,16 @@
 #include "gate/ratelimit_fields.h"
 #include "gate/route.h"
 #include "queue/queue.h"
-#include "site/account_rows.h"
 #include "site/lookalikes.h"
 #include "upstream/upstream.h"
+
+struct stats;
+
+/* Where one snapshot's routes, limits, plans and upstreams are counted (stats/stats.h): each array
+ * is indexed as conf's own. */
+struct account_rows {
+	unsigned *routes, *limits, *plans, *upstreams;
+};
 
 struct site {
 	atomic_uint holders;
@@ -55,5 +62,9 @@ void site_release(struct site *site);
 /* Its upstream of that state, or NULL; its server. */
 struct upstream *site_upstream_of(const struct site *site, const struct upstream_state *state);
 struct server *site_server_of(const struct site *site, const struct server_state *state);
+
+/* Registers the names of `conf`. False without memory; account_rows_clear is due in either case. */
+bool account_rows_fill(struct account_rows *rows, const struct conf *conf, struct stats *stats);
+void account_rows_clear(struct account_rows *rows);
 
 #endif

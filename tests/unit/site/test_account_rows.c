@@ -1,5 +1,5 @@
 /* Where what a snapshot names is counted: by name, over reloads. */
-#include "site/account_rows.h"
+#include "site/site.h"
 
 #include "../gate/conf_of.h"
 #include "stats/stats.h"
