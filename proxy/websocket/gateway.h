@@ -19,7 +19,7 @@
  *   gateway.c          its life, and what its exchanges call
  *   gateway_open.c     the handshake                  gateway_request.c   heads of requests
  *   gateway_message.c  messages, and events of ours   gateway_answer.c    answers
- *   gateway_replay.c, gateway_event.c, meta.c, retry.c, accept.c   pure
+ *   gateway_replay.c, gateway_event.c, meta.c, retry.c, handshake.c   pure
  */
 #ifndef WEBSOCKET_GATEWAY_H
 #define WEBSOCKET_GATEWAY_H
@@ -28,10 +28,10 @@
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
 #include "http/forwarded.h"
-#include "websocket/accept.h"
 #include "websocket/gateway_event.h"
 #include "websocket/gateway_replay.h"
 #include "websocket/frames.h"
+#include "websocket/handshake.h"
 #include "websocket/meta.h"
 #include "websocket/send_queue.h"
 #include "websocket/shared_listener.h"

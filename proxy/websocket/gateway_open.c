@@ -11,7 +11,7 @@
 #include "exchange/reply.h"
 #include "http/parser.h"
 #include "http/problem.h"
-#include "websocket/accept.h"
+#include "websocket/handshake.h"
 #include "websocket/gateway.h"
 #include "websocket/state.h"
 

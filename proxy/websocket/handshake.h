@@ -25,4 +25,10 @@ unsigned handshake_judge(const struct conf_websocket *conf, struct http_head *re
 bool handshake_agreed(
 	const struct http_head *response, const struct http_head *request, bool *deflates);
 
+#define ACCEPT_BYTES 28
+
+/* Sec-WebSocket-Accept for a Sec-WebSocket-Key: Base64 of the SHA-1 of the key and the GUID of
+ * RFC 6455 section 1.3. NUL-terminated. */
+void accept_make(struct slice key, char accept[static ACCEPT_BYTES + 1]);
+
 #endif

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "websocket/accept.h"
+#include "websocket/handshake.h"
 #include "websocket/meta.h"
 #include "websocket/retry.h"
 #include "tests/unit/suite.h"
