@@ -369,6 +369,16 @@ def texts_again(t):
     equal(pair.call(requests[:1], known=0)[1], 1, "a store that nobody is known to have used")
 
 
+@test("a refund of an earlier period of a calendar leaves the count of this one", workers=[1])
+def refund_of_an_earlier_period(t):
+    pair, rule = Pair(t), Calendar(5, 10_000_000)
+    slot = pair.call([(ASK, (("f{1}a", rule, 2),))])[2]
+    pair.now += 10_000_000
+    pair.call([(ASK, (("f{1}a", rule, 3),))])
+    pair.call([(GIVE, "f{1}a", rule, slot, 2)])
+    equal(pair.call([(LOOK, (("f{1}a", rule, 1),))])[1], 3, "used")
+
+
 @test("a function is loaded once", workers=[1])
 def loaded_once(t):
     text, redis = function_text("judge"), Redis(t).connect()
