@@ -165,6 +165,7 @@ extern const struct option_type type_cost, type_access, type_upgrades;
 /* value_websocket.c: */
 extern const struct option_type type_websocket, type_message_exceed, type_origins, type_tokens;
 /* value_field.c: */
-extern const struct option_type type_field, type_field_names, type_uri_path, type_host_field;
+extern const struct option_type type_field, type_field_names, type_uri_path, type_host_field,
+	type_media_types;
 
 #endif

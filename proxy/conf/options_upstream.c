@@ -89,6 +89,14 @@ const struct option options_upstream[] = {
 	{"tunnel_timeout", &type_duration, LIVE, AT(tunnel_timeout_ms), .fallback = "1h",
 		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
 		.help = "Longest time without data from either side of an upgraded connection."},
+	{"stream_timeout", &type_duration, LIVE, AT(stream_timeout_ms), .fallback = "1h",
+		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
+		.help = "Longest time between two reads of an event stream, in place of "
+			"idle_timeout."},
+	{"stream_types", &type_media_types, LIVE, AT(stream_types), .flags = OPTION_REPEATABLE,
+		.help = "Media types of responses that last as long as their client likes, such as "
+			"application/x-ndjson; they are treated like text/event-stream, which "
+			"always is one."},
 	{"keepalive", &type_count32, LIVE, AT(keepalive), .fallback = "100k", BETWEEN(0, 100000),
 		.help = "Maximum number of idle connections that each worker keeps to a server, 0 "
 			"for none. Fewer are kept where fewer were in use at once in the last 5 "

@@ -58,6 +58,8 @@ struct conf_upstream {
 					 */
 	uint64_t idle_timeout_ms;       /* between two reads of a response, 60s */
 	uint64_t tunnel_timeout_ms;     /* after a 101: neither side sends anything, 1h */
+	uint64_t stream_timeout_ms;     /* idle_timeout of a response without end, 1h */
+	struct conf_text_list stream_types; /* those besides text/event-stream */
 	uint32_t keepalive; /* idle connections kept by a worker for a server at most, 100k; 0: none
 			     */
 	uint64_t keepalive_timeout_ms; /* 55s */

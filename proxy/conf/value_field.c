@@ -92,6 +92,30 @@ static bool parse_field_names(struct value *value)
 	return good;
 }
 
+/* TYPE/SUBTYPE, without parameters (RFC 9110 section 8.3.1). */
+static bool is_media_type(struct slice text)
+{
+	const char *slash = memchr(text.at, '/', text.len);
+	size_t type_len = slash ? (size_t)(slash - text.at) : 0;
+
+	return slash && scan_is_token((struct slice){text.at, type_len}) &&
+	       scan_is_token((struct slice){slash + 1, text.len - type_len - 1});
+}
+
+static bool parse_media_types(struct value *value)
+{
+	struct slice rest = value->text, item;
+	bool good = true;
+
+	while (slice_next_element(&rest, &item)) {
+		if (is_media_type(item))
+			value_list_add(value, value->at, value_text(value, item));
+		else
+			good = value_fail(value, "invalid media type \"%.*s\"", SLICE_ARGS(item));
+	}
+	return good;
+}
+
 /* What may stand in a request line as it is. */
 static bool parse_uri_path(struct value *value)
 {
@@ -132,6 +156,8 @@ static bool parse_host_field(struct value *value)
 const struct option_type type_field = {"field", "Name: value", parse_field, same_fields, true};
 const struct option_type type_field_names = {
 	"list of fields", "field names, with commas", parse_field_names, same_texts, true};
+const struct option_type type_media_types = {"list of media types",
+	"media types such as application/x-ndjson", parse_media_types, same_texts, true};
 const struct option_type type_uri_path = {
 	"path", "a path such as /v1, percent-encoded", parse_uri_path, same_text, false};
 const struct option_type type_host_field = {

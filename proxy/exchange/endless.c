@@ -14,13 +14,22 @@ static struct slice media_type(const struct http_head *head)
 	return slice_trim(value);
 }
 
+static bool is_streams_type(struct slice type, const struct conf_text_list *types)
+{
+	for (size_t i = 0; i < types->count; i++) {
+		if (slice_equal_nocase(type, slice_of(types->items[i])))
+			return true;
+	}
+	return slice_equal_nocase(type, SLICE("text/event-stream"));
+}
+
 bool endless_is_events(const struct exchange *x)
 {
 	/* One whose length is known ends. So the usual response costs no look at its fields. */
 	if (x->response_framing.body != HTTP_BODY_CHUNKED &&
 		x->response_framing.body != HTTP_BODY_UNTIL_CLOSE)
 		return false;
-	return slice_equal_nocase(media_type(&x->response), SLICE("text/event-stream"));
+	return is_streams_type(media_type(&x->response), &x->route->upstream->stream_types);
 }
 
 bool endless_begin(struct exchange *x)

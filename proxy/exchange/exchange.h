@@ -332,9 +332,12 @@ static inline bool exchange_is_elsewhere(const struct exchange *exchange)
  * then cuts the response: one that has neither in somewhat more stands still, or is gone. */
 static inline uint64_t exchange_idle_timeout_ms(const struct exchange *exchange)
 {
-	return exchange_is_elsewhere(exchange)
-		       ? exchange->route->upstream->idle_timeout_ms + EXCHANGE_HOP_SLACK_MS
-		       : exchange->upstream->conf->idle_timeout_ms;
+	bool is_elsewhere = exchange_is_elsewhere(exchange);
+	const struct conf_upstream *conf =
+		is_elsewhere ? exchange->route->upstream : exchange->upstream->conf;
+
+	return (exchange->attempt.endless ? conf->stream_timeout_ms : conf->idle_timeout_ms) +
+	       (is_elsewhere ? EXCHANGE_HOP_SLACK_MS : 0);
 }
 
 /* Does it ask for a socket that this node reads? One that is forwarded is a tunnel here. */

@@ -382,6 +382,35 @@ def left_bytes(t):
         equal(cut[target].wait(DEADLINE_SECONDS), True, target)
 
 
+@test("NDJSON holds a place until its end, and as one of stream_types it holds none")
+def ndjson(t):
+    ends = t.event()
+
+    def serve(x):
+        x.read_body()
+        if x.request.target == "/lines":
+            x.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n")
+            ends.wait(DEADLINE_SECONDS)
+            x.send(b"0\r\n\r\n")
+        else:
+            x.reply(200, b"small")
+
+    origin = t.origin(serve)
+    for types, passes in (("", False), ("\nstream_types = application/x-ndjson", True)):
+        sluice, admin = with_admin(t, to(origin, upstream="max_in_flight = 1" + types))
+        ends.clear()
+        lines, small = t.client(sluice), t.client(sluice)
+        lines.request("/lines")
+        lines.read_through(b"{}\n\r\n")
+        small.request("/small")
+        if not passes:
+            wait_queued(admin, 1)
+            ends.set()
+        equal(small.response().body, b"small")
+        ends.set()
+        lines.read_through(b"0\r\n\r\n")
+
+
 # ---- max_in_flight = auto ----------------------------------------------------------------------
 
 AUTO = "max_in_flight = auto\nmax_in_flight_floor = 1\nmax_in_flight_ceiling = 200\nretries = 0\n"

@@ -160,6 +160,33 @@ def stalled_response(t):
     client.expect_cut()
 
 
+@test("stream_timeout of an upstream: an event stream may be silent for longer than idle_timeout, another response not")
+def silent_stream(t):
+    gate = t.event()
+
+    def handler(x):
+        kind = "text/event-stream" if x.request.target == "/events" else "text/plain"
+        x.send(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n".encode())
+        gate.wait()
+        x.send(b"1\r\nb\r\n0\r\n\r\n")
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, upstream=f"idle_timeout = {SHORT}"))
+    events, other = t.client(sluice), t.client(sluice)
+    events.request("/events")
+    other.request("/other")
+    events.read_through(b"a\r\n")
+    other.expect_cut()  # by then the first has been silent for as long
+    gate.set()
+    events.read_through(b"b\r\n0\r\n\r\n")
+
+    sluice = t.sluice(to(origin, upstream=f"stream_timeout = {SHORT}"))
+    gate.clear()
+    events = t.client(sluice)
+    events.request("/events")
+    events.expect_cut()
+
+
 def send_and_reset(sluice, peer, data):
     """Both reach sluice at once, so that its loop tells of them together."""
     sluice.process.stop()

@@ -57,6 +57,7 @@ static const struct sample samples[] = {
 	{U, "pace", "5 per 1s", "5 per 2s", "5 per 1000ms", NULL},
 	{U, "pace", "5 per 1s", "6 per 1s", NULL, NULL},
 	{U, "shed_interval", "1s", "2s", "1000ms", "shed_target = 1s"},
+	{U, "stream_types", NULL, "application/x-ndjson", NULL, NULL},
 #ifdef HAVE_RABBITMQ
 	{U, "semaphore", NULL, "x", NULL, NULL},
 	{U, "semaphore_idle", "1s", "2s", "1000ms", "semaphore = x"},

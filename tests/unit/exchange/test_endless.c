@@ -8,9 +8,9 @@
 
 #define EVENTS(type) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\n\r\n"
 
-static bool is_events(const char *response)
+static bool is_stream(const char *upstream, const char *response)
 {
-	const struct stage_conf conf = {0};
+	const struct stage_conf conf = {.upstream = upstream};
 	struct stage *stage = stage_begin(&conf);
 	struct exchange *x = flight_begin(stage, GET);
 
@@ -19,6 +19,11 @@ static bool is_events(const char *response)
 	assert_int_equal(found, x->attempt.endless != NULL);
 	stage_end(stage);
 	return found;
+}
+
+static bool is_events(const char *response)
+{
+	return is_stream(NULL, response);
 }
 
 static void event_streams(void **state)
@@ -34,6 +39,35 @@ static void event_streams(void **state)
 	/* One whose length is known ends. */
 	assert_false(is_events("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 			       "Content-Length: 9\r\n\r\n"));
+}
+
+static void streams_of_other_types(void **state)
+{
+	const char *types = "stream_types = application/x-ndjson, application/grpc-web";
+
+	(void)state;
+	assert_false(is_events(EVENTS("application/x-ndjson")));
+	assert_true(is_stream(types, EVENTS("Application/X-NDJSON; charset=utf-8")));
+	assert_true(is_stream(types, EVENTS("application/grpc-web")));
+	assert_true(is_stream(types, EVENTS("text/event-stream")));
+	assert_false(is_stream(types, EVENTS("application/json")));
+	assert_false(is_stream(types, "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"
+				      "Content-Length: 9\r\n\r\n"));
+}
+
+static void stream_timeout_replaces_idle_timeout(void **state)
+{
+	const struct stage_conf conf = {.upstream = "idle_timeout = 1s\nstream_timeout = 2s"};
+
+	(void)state;
+	for (unsigned round = 0; round < 2; round++) {
+		struct stage *stage = stage_begin(&conf);
+		struct exchange *x = flight_begin(stage, GET);
+		flight_answer(
+			stage, x, round == 0 ? EVENTS("text/html") : EVENTS("text/event-stream"));
+		assert_int_equal(exchange_idle_timeout_ms(x), round == 0 ? 1000 : 2000);
+		stage_end(stage);
+	}
 }
 
 static const struct stage_conf unbounded = {.upstream = "max_in_flight = 1"};
@@ -88,6 +122,8 @@ UNIT_SUITE(test_endless)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(event_streams),
+		cmocka_unit_test(streams_of_other_types),
+		cmocka_unit_test(stream_timeout_replaces_idle_timeout),
 		cmocka_unit_test(it_holds_no_place),
 		cmocka_unit_test(no_more_than_max_streams),
 	};
