@@ -66,7 +66,7 @@ const struct option options_route[] = {
 		.help = "Which requests of a session wait for which; auto is writes if the "
 			"session's key found a header field, cookie or query parameter, and none "
 			"if it is an address."},
-	{"read_hold", &type_duration, LIVE, FREE, AT(sessions.read_hold_ms), .fallback = "1s", BETWEEN(MS(0), DAYS(1)),
+	{"read_hold", &type_duration, LIVE, FREE, AT(sessions.read_hold_ms), .fallback = "250ms", BETWEEN(MS(0), DAYS(1)),
 		.flags = OPTION_DURATION,
 		.help = "Longest time that a safe request whose response has not begun delays a "
 			"later write of its session, with ordering = writes."},

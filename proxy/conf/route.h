@@ -36,7 +36,7 @@ struct conf_buffering {
 struct conf_sessions {
 	const struct conf_key *key; /* `session`; never NULL: the first limit's key, else ip */
 	enum conf_ordering ordering;
-	uint64_t read_hold_ms;     /* 1s */
+	uint64_t read_hold_ms;     /* 250ms */
 	uint32_t in_flight;        /* 0: no bound */
 	uint32_t queue_depth;      /* waiting in one session, 1000 */
 	uint64_t queue_bytes;      /* what these hold in memory, 0: no bound */

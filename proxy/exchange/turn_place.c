@@ -21,6 +21,7 @@
 #include "exchange/turn.h"
 #include "exchange/turn_ask.h"
 #include "exchange/turn_limits.h"
+#include "gate/text_hash.h"
 #include "http/priority.h"
 #include "listen/listener.h"
 #include "worker/worker_clock.h"
@@ -200,6 +201,8 @@ static enum queue_verdict offer(struct exchange *x)
 	ticket->unordered =
 		x->route->sessions.ordering == CONF_ORDERING_AUTO && !x->gate.verdict.names_client;
 	ticket->unsafe = !http_method_is_safe(x->request.method);
+	if (!ticket->unsafe && !ticket->unordered)
+		ticket->path = (uint32_t)text_hash(x->facts.path) | 1;
 	return queue_enter(x->worker->node->queue, &site->policies[x->route->index],
 		upstream->state->run_queue,
 		(struct session_key){{x->gate.verdict.session.hi, x->gate.verdict.session.lo}},

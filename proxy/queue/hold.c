@@ -11,7 +11,11 @@
  *   owner:  answered = true;  if holds: queue_loosen      queue:  holds = true;  if answered:
  * loosen
  *
- * Both sides write before they read, all sequentially consistent: one of them sees the other. */
+ * Both sides write before they read, all sequentially consistent: one of them sees the other.
+ *
+ * A read that was silent for all of its time while a write waited is taken for a long poll. Its
+ * session remembers its path for session_idle_ms, and reads of that path hold no write back: a
+ * client whose polls follow each other without a gap would wait with each of its writes. */
 #include "queue/internal.h"
 
 static void loosen(struct session *session, struct ticket *ticket)
@@ -19,6 +23,25 @@ static void loosen(struct session *session, struct ticket *ticket)
 	session->in_flight[TICKET_SHARED]--;
 	session->in_flight[TICKET_FREE]++;
 	ticket->order = TICKET_FREE;
+}
+
+static uint32_t seconds_of(uint64_t ns)
+{
+	return (uint32_t)(ns / 1000000000u);
+}
+
+static void remember_poll(struct session *session, const struct ticket *read, uint64_t now_ns)
+{
+	if (read->path == 0 || read->read_hold_ms == 0)
+		return;
+	session->poll_path = read->path;
+	session->poll_until_s = seconds_of(now_ns + session->idle_ms * 1000000ull) + 1;
+}
+
+static bool is_poll(const struct session *session, const struct ticket *read, uint64_t now_ns)
+{
+	return session->poll_path != 0 && read->path == session->poll_path &&
+	       seconds_of(now_ns) < session->poll_until_s;
 }
 
 /* Marks the reads of a list; returns when the first of them has had its time. */
@@ -33,8 +56,10 @@ static uint64_t mark(struct session *session, struct ticket *list, uint64_t now_
 			continue;
 		/* Pair with queue_answered. */
 		atomic_store_explicit(&ticket->holds, true, memory_order_seq_cst);
-		if (atomic_load_explicit(&ticket->answered, memory_order_seq_cst) ||
-			until_ns <= now_ns)
+		bool answered = atomic_load_explicit(&ticket->answered, memory_order_seq_cst);
+		if (!answered && until_ns <= now_ns)
+			remember_poll(session, ticket, now_ns);
+		if (answered || until_ns <= now_ns || is_poll(session, ticket, now_ns))
 			loosen(session, ticket);
 		else if (until_ns < first_ns)
 			first_ns = until_ns;

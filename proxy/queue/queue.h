@@ -93,7 +93,7 @@ struct queue_policy {
 	uint32_t high_burst;      /* high ones that may pass a waiting normal one; 0 counts as 1 */
 	uint32_t session_idle_ms; /* from the last completion to the roll; 0: at the completion */
 	bool forgets; /* one that has nothing to remember is rolled at the completion, too: no
-			 connection of its own, nor a rate */
+			 connection of its own, nor a rate, nor a long poll */
 	uint32_t read_hold_ms; /* WRITES: from a safe one's turn until it holds no write back */
 };
 
@@ -116,6 +116,7 @@ struct ticket {
 	bool unready;    /* takes its turn in the order, but no place before queue_ready */
 	bool bounded;   /* unready, and the bounds of those that wait hold at queue_ready as well */
 	bool hears_end; /* set before queue_detach: gets ENDING, too, and not only ABORTED */
+	uint32_t path;  /* a hash of what a safe one reads, see hold.c; 0: not known */
 	/* Its place is right behind this one of the same session, which is in flight or waits:
 	 * ahead of all others that wait in its lane, and beyond all bounds, as it was in the queue
 	 * before. NULL: behind all. Read by queue_enter only. */

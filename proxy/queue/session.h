@@ -57,8 +57,10 @@ struct session {
 	uint32_t in_flight[TICKET_ORDERS]; /* those aside and the claims included */
 	uint32_t placeless; /* of these: aside or claiming, and not one of session_in_flight */
 	uint32_t detached;
+	uint32_t poll_path; /* reads of this ticket.path hold no write back, see hold.c; 0: none */
 	uint64_t queued_bytes;
 	uint32_t high_run;     /* high ones served since a normal one last could have been */
+	uint32_t poll_until_s; /* for poll_path, in seconds of the clock */
 	struct ticket *flight; /* ASIDE, IN_FLIGHT and DETACHED, for an abort */
 
 	struct session *idle_prev, *idle_next; /* the idle list, or that of held ones; idle_next
@@ -121,10 +123,10 @@ static inline bool session_is_empty(const struct session *session)
 }
 
 /* Would the next one of an empty session find anything that a new one had not? Its connection, or
- * its rate. */
+ * its rate, or its long poll. */
 static inline bool session_remembers(const struct session *session)
 {
-	return session->pin != NULL || session->gap_us != 0;
+	return session->pin != NULL || session->gap_us != 0 || session->poll_path != 0;
 }
 
 /* Does the order let this one go beside what went before it? A claim was released already. */

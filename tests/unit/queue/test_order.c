@@ -24,14 +24,16 @@ static void close_fixture(struct fixture *fixture)
 	test_free(fixture);
 }
 
-/* Enters a client's exchanges, one letter each, and checks that exactly the first `go` go at once.
- */
+/* Enters a client's exchanges, one letter each, of which `p` and `q` read paths of that name, and
+ * checks which go at once. */
 static void enter(struct fixture *fixture, const char *kinds, const char *verdicts)
 {
 	for (unsigned i = 0; kinds[i] != '\0'; i++) {
 		unsigned n = fixture->jobs++;
 		enum queue_verdict expected = verdicts[i] == 'g' ? QUEUE_GO : QUEUE_WAIT;
-		job_init(&fixture->job[n], 1, n, kinds[i]);
+		bool polls = kinds[i] == 'p' || kinds[i] == 'q';
+		job_init(&fixture->job[n], 1, n, polls ? 'r' : kinds[i]);
+		fixture->job[n].ticket.path = polls ? (uint32_t)kinds[i] : 0;
 		assert_int_equal(world_enter(&fixture->world, &fixture->job[n]), expected);
 	}
 }
@@ -147,6 +149,70 @@ static void a_write_waits_for_read_hold_at_most(void **state)
 	expect(fixture, "4");
 	for (unsigned n = 0; n < 5; n += n == 1 ? 3 : 1)
 		done(fixture, n);
+	close_fixture(fixture);
+}
+
+/* A read that was silent for all of read_hold is taken for a long poll: for the session's idle time
+ * reads of its path hold no write back. Those of another path do, and all wait for a write. */
+static void a_long_poll_holds_one_write_back(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_WRITES);
+	struct world *world = &fixture->world;
+
+	(void)state;
+	world->policy.read_hold_ms = 1000;
+	enter(fixture, "pw", "gw");
+	world->now_ns += SEC;
+	queue_expire(world->queue, world->now_ns);
+	expect(fixture, "1");
+	done(fixture, 0);
+	done(fixture, 1);
+	for (unsigned n = 2; n < 8; n += 3) { /* however often, and with nothing between them */
+		enter(fixture, "pwp", "gww");
+		expect(fixture, n == 2 ? "3" : "6");
+		done(fixture, n);
+		done(fixture, n + 1);
+		expect(fixture, n == 2 ? "4" : "7"); /* it sees the write */
+		done(fixture, n + 2);
+	}
+	enter(fixture, "qw", "gw");
+	done(fixture, 8);
+	expect(fixture, "9");
+	done(fixture, 9);
+	world->now_ns += 62 * SEC;
+	queue_expire(world->queue, world->now_ns);
+	enter(fixture, "pw", "gw");
+	done(fixture, 10);
+	expect(fixture, "b");
+	done(fixture, 11);
+	close_fixture(fixture);
+}
+
+/* Neither one that was answered in time, nor any where read_hold is 0, is a long poll. */
+static void a_read_that_is_answered_is_no_long_poll(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_WRITES);
+	struct world *world = &fixture->world;
+
+	(void)state;
+	world->policy.read_hold_ms = 1000;
+	enter(fixture, "p", "g");
+	queue_answered(world->queue, &fixture->job[0].ticket, world->now_ns);
+	world->now_ns += 2 * SEC;
+	enter(fixture, "w", "w");
+	expect(fixture, "1");
+	done(fixture, 0);
+	done(fixture, 1);
+	world->policy.read_hold_ms = 0;
+	enter(fixture, "pw", "gw");
+	expect(fixture, "3");
+	done(fixture, 2);
+	done(fixture, 3);
+	world->policy.read_hold_ms = 1000;
+	enter(fixture, "pw", "gw");
+	done(fixture, 4);
+	expect(fixture, "5");
+	done(fixture, 5);
 	close_fixture(fixture);
 }
 
@@ -510,6 +576,8 @@ UNIT_SUITE(test_order)
 		cmocka_unit_test(writes_are_barriers_both_ways),
 		cmocka_unit_test(a_write_waits_for_the_heads_of_reads),
 		cmocka_unit_test(a_write_waits_for_read_hold_at_most),
+		cmocka_unit_test(a_long_poll_holds_one_write_back),
+		cmocka_unit_test(a_read_that_is_answered_is_no_long_poll),
 		cmocka_unit_test(a_held_write_leaves),
 		cmocka_unit_test(an_unordered_one_waits_for_nothing),
 		cmocka_unit_test(the_next_may_go_along),
