@@ -16,13 +16,19 @@ static int refuse(struct http_parser *parser, uint16_t status)
 	return -1;
 }
 
+/* Where in the head llhttp is. */
+static uint32_t offset_of(const struct http_parser *parser, const char *at)
+{
+	return parser->piece_at + (uint32_t)(at - parser->piece);
+}
+
 static int on_url(llhttp_t *llhttp, const char *at, size_t len)
 {
 	struct http_parser *parser = parser_of(llhttp);
 	struct http_head *head = parser->head;
 
 	if (head->target_len == 0)
-		head->target_at = (uint32_t)(at - parser->base);
+		head->target_at = offset_of(parser, at);
 	head->target_len += (uint32_t)len;
 	if (parser->limits.target_bytes > 0 && head->target_len > parser->limits.target_bytes)
 		return refuse(parser, 414);
@@ -62,7 +68,7 @@ static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
 		struct http_field *field = add_field(head);
 		if (!field)
 			return refuse(parser, 431);
-		field->name_at = (uint32_t)(at - parser->base);
+		field->name_at = offset_of(parser, at);
 	}
 	struct http_field *field = &head->fields[head->field_count - 1];
 	if (field->name_len + len > UINT16_MAX)
@@ -76,7 +82,7 @@ static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
 	struct http_parser *parser = parser_of(llhttp);
 
 	struct http_field *field = &parser->head->fields[parser->head->field_count - 1];
-	uint32_t offset = (uint32_t)(at - parser->base);
+	uint32_t offset = offset_of(parser, at);
 	parser->in_value = true;
 	if (field->value_at == 0)
 		field->value_at = offset;
@@ -179,7 +185,8 @@ static bool lines_join(struct http_head *head, size_t at)
 	for (unsigned i = 0; i < head->field_count; i++) {
 		struct http_field *field = &head->fields[i];
 		if (field->name_len == 0 || field->name_at != at ||
-			base[at + field->name_len] != ':')
+			base[at + field->name_len] != ':' ||
+			http_token_len(base + at, field->name_len) < field->name_len)
 			return false;
 		at += field->name_len + 1u;
 		while (at < head->len && is_ows(base[at]))
@@ -299,6 +306,13 @@ static enum http_parse bad(struct http_parser *parser, uint16_t status)
 	return HTTP_PARSE_BAD;
 }
 
+static enum llhttp_errno feed(struct http_parser *parser, const char *piece, size_t at, size_t len)
+{
+	parser->piece = piece;
+	parser->piece_at = (uint32_t)at;
+	return llhttp_execute(&parser->llhttp, piece, len);
+}
+
 /*
  * The method, a token that this adapter reads, as llhttp knows a list of its own. Of one that is
  * not RFC 9110's llhttp gets `POST` in its place; it continues with the space behind it. DONE: the
@@ -324,16 +338,20 @@ static enum http_parse read_method(
 	parser->target_at = (uint32_t)end + 1;
 	*from = 0;
 	if (!is_llhttps_method(method)) {
-		llhttp_execute(&parser->llhttp, "POST", 4);
+		feed(parser, "POST", 0, 4);
 		*from = end;
 	}
 	return HTTP_PARSE_DONE;
 }
 
 /*
- * Gives llhttp the bytes from `from` to `end`. It takes no byte above 127 in a target, or takes it,
- * by version; clients send such ones (raw UTF-8), and servers get what came (RFC 9110 section 7.7).
- * So llhttp gets `x` in their place, and still judges what is around them.
+ * Gives llhttp the bytes from `from` to `end`, but for those that it takes or not, by version. In
+ * their place it gets others of the same role, and judges what is around them:
+ *
+ *   above 127 in a target   clients send raw UTF-8, and servers get it as it came (RFC 9110
+ *                           section 7.7): `x`
+ *   tabs behind a target    blanks as good as any (RFC 9110 section 5.6.3), but behind a length:
+ *                           spaces. head_done looks at the lines as they are
  */
 static enum llhttp_errno execute(
 	struct http_parser *parser, const char *base, size_t from, size_t end)
@@ -346,14 +364,21 @@ static enum llhttp_errno execute(
 			parser->in_target = false;
 		} else if ((unsigned char)base[at] > 127 && at > parser->target_at) {
 			if (at > from)
-				error = llhttp_execute(&parser->llhttp, base + from, at - from);
+				error = feed(parser, base + from, from, at - from);
 			if (error == HPE_OK)
-				error = llhttp_execute(&parser->llhttp, "x", 1);
+				error = feed(parser, "x", at, 1);
 			from = at + 1;
 		}
 	}
-	if (error == HPE_OK && end > from)
-		error = llhttp_execute(&parser->llhttp, base + from, end - from);
+	while (error == HPE_OK && from < end) {
+		const char *tab = memchr(base + from, '\t', end - from);
+		size_t stop = tab ? (size_t)(tab - base) : end;
+		if (stop > from)
+			error = feed(parser, base + from, from, stop - from);
+		if (error == HPE_OK && tab)
+			error = feed(parser, " ", stop++, 1);
+		from = stop;
+	}
 	return error;
 }
 
@@ -364,7 +389,6 @@ static enum http_parse read_head(struct http_parser *parser, const char *base, s
 	size_t end = limit > 0 && len > limit ? limit : len;
 
 	assert(!parser->headers_done);
-	parser->base = base;
 	size_t from = parser->fed;
 	parser->fed = (uint32_t)end;
 	if (parser->is_request && !parser->has_method) {

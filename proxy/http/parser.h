@@ -28,7 +28,8 @@ struct http_parser_limits {
 struct http_parser {
 	llhttp_t llhttp; /* begun when a head was not of the plain form */
 	struct http_head *head;
-	const char *base; /* during a call: where the bytes given begin */
+	const char *piece; /* that llhttp has now, and where in the head it is; not always of */
+	uint32_t piece_at; /* the head's bytes, see execute() */
 	struct http_parser_limits limits;
 	uint32_t fed;          /* bytes of this head read so far; offering no more is of no use */
 	uint16_t error_status; /* after HTTP_PARSE_BAD: the status to answer a request with */
