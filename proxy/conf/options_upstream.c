@@ -19,7 +19,12 @@ static const struct option_word balances[] = {{"round_robin", CONF_BALANCE_ROUND
 static const struct option_word lenients[] = {{"bare_lf", HTTP_LENIENT_BARE_LF},
 	{"equal_lengths", HTTP_LENIENT_EQUAL_LENGTHS}, {"http_1_2", HTTP_LENIENT_HTTP_1_2},
 	{"folded_lines", HTTP_LENIENT_FOLDED_LINES},
-	{"space_before_colon", HTTP_LENIENT_SPACE_BEFORE_COLON}, {NULL, 0}};
+	{"space_before_colon", HTTP_LENIENT_SPACE_BEFORE_COLON},
+	{"chunked_twice", HTTP_LENIENT_CHUNKED_TWICE},
+	{"length_and_chunked", HTTP_LENIENT_LENGTH_AND_CHUNKED},
+	{"chunked_http_1_0", HTTP_LENIENT_CHUNKED_HTTP_1_0},
+	{"chunk_blanks", HTTP_LENIENT_CHUNK_BLANKS}, {"chunk_lf", HTTP_LENIENT_CHUNK_LF},
+	{NULL, 0}};
 
 static const struct option_word semaphore_downs[] = {
 	{"local", CONF_SEMAPHORE_DOWN_LOCAL}, {"refuse", CONF_SEMAPHORE_DOWN_REFUSE}, {NULL, 0}};

@@ -14,7 +14,8 @@ enum state {
 	BROKEN,
 	SIZE_FIRST,
 	SIZE,
-	BEFORE_SEMICOLON, /* blanks were there: an extension must follow */
+	AFTER_SIZE,       /* blanks were there: an extension must follow */
+	BEFORE_SEMICOLON, /* the same behind an extension */
 	EXT_FIRST,
 	EXT_NAME,
 	AFTER_NAME, /* blanks were there: `=` or another extension must follow */
@@ -95,9 +96,9 @@ static const uint8_t classes[256] = {
 
 static const uint8_t next[STATES][CLASSES] = {
 	[SIZE_FIRST] = {[HEX] = SIZE},
-	[SIZE] =
-		{[HEX] = SIZE, [SEMICOLON] = EXT_FIRST, [BLANK] = BEFORE_SEMICOLON, [CR] = SIZE_LF},
+	[SIZE] = {[HEX] = SIZE, [SEMICOLON] = EXT_FIRST, [BLANK] = AFTER_SIZE, [CR] = SIZE_LF},
 	/* *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] ) */
+	[AFTER_SIZE] = {[BLANK] = AFTER_SIZE, [SEMICOLON] = EXT_FIRST},
 	[BEFORE_SEMICOLON] = {[BLANK] = BEFORE_SEMICOLON, [SEMICOLON] = EXT_FIRST},
 	[EXT_FIRST] = {TOKENS(EXT_NAME), [BLANK] = EXT_FIRST},
 	[EXT_NAME] = {TOKENS(EXT_NAME), [BLANK] = AFTER_NAME, [EQUALS] = EXT_VALUE,
@@ -128,6 +129,7 @@ void http_chunked_begin(struct http_chunked *chunked)
 	chunked->left = 0;
 	chunked->line_bytes = chunked->excess = 0;
 	chunked->trailers_len = 0;
+	chunked->found = 0;
 }
 
 void http_chunked_end(struct http_chunked *chunked)
@@ -203,6 +205,46 @@ static enum state act(struct http_chunked *chunked, enum state state, char c)
 	return state;
 }
 
+/* The state behind an LF for which the grammar has a CR before it. It ends no line with an
+ * extension: one reader's extension would be the next one's content. */
+static enum state behind_bare_lf(uint8_t state)
+{
+	switch (state) {
+	case SIZE:
+	case AFTER_SIZE:
+		return SIZE_DONE;
+	case DATA_CR:
+		return SIZE_FIRST;
+	case BEFORE_VALUE:
+	case VALUE:
+		return VALUE_LF;
+	case TRAILER:
+		return END;
+	default:
+		return BROKEN;
+	}
+}
+
+/* The state behind a byte that the grammar does not have here, as far as it is forgiven. */
+static enum state forgive(struct http_chunked *chunked, enum class class)
+{
+	unsigned needed = chunked->state == AFTER_SIZE ? HTTP_CHUNKED_BLANKS : 0;
+	enum state state = BROKEN;
+
+	if (class == LF) {
+		needed |= HTTP_CHUNKED_LF;
+		state = behind_bare_lf(chunked->state);
+	} else if (class == CR && chunked->state == AFTER_SIZE) {
+		state = SIZE_LF;
+	}
+	if (state == BROKEN || (chunked->forgiven & needed) != needed)
+		return BROKEN;
+	chunked->found |= (uint8_t)needed;
+	if (state == VALUE_LF)
+		return end_value(chunked) == BROKEN ? BROKEN : TRAILER;
+	return state;
+}
+
 /* Moves content down to where it belongs. Returns how much there was. */
 static size_t take_content(struct http_chunked *chunked, char *to, const char *from, size_t len)
 {
@@ -229,7 +271,10 @@ enum http_parse http_chunked_decode(
 			continue;
 		}
 		char c = data[at++];
-		enum state state = (enum state)next[chunked->state][classes[(unsigned char)c]];
+		enum class class = (enum class)classes[(unsigned char)c];
+		enum state state = (enum state)next[chunked->state][class];
+		if (state == BROKEN && chunked->forgiven)
+			state = forgive(chunked, class);
 		chunked->line_bytes++;
 		chunked->state = (uint8_t)act(chunked, state, c);
 		if (chunked->line_bytes + chunked->excess > HTTP_CHUNKED_EXCESS)

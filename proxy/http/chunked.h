@@ -4,8 +4,8 @@
  *   3;a="b"\r\nabc\r\n0\r\nDigest: x\r\n\r\n  -->  abc, and the trailer `Digest: x`
  *
  * Extensions are read by their grammar and dropped: none is known, and a sender that writes them
- * otherwise may mean something else by the bytes behind them. Nothing is forgiven: bare LF, blanks
- * where the grammar has none, folded trailers.
+ * otherwise may mean something else by the bytes behind them. Nothing is forgiven (bare LF, blanks
+ * where the grammar has none, folded trailers) but what http_chunked_forgive names.
  */
 #ifndef HTTP_CHUNKED_H
 #define HTTP_CHUNKED_H
@@ -16,8 +16,16 @@
 
 enum http_parse { HTTP_PARSE_MORE, HTTP_PARSE_DONE, HTTP_PARSE_BAD };
 
+/* Deviations that may be accepted, as bits. */
+enum http_chunked_deviation {
+	HTTP_CHUNKED_BLANKS = 1 << 0, /* blanks between a chunk's size and its line's end */
+	HTTP_CHUNKED_LF = 1 << 1,     /* LF for CRLF: behind a size, a chunk and a trailer */
+};
+
 struct http_chunked {
 	uint8_t state;       /* of chunked.c */
+	uint8_t forgiven;    /* of enum http_chunked_deviation; kept from one body to the next */
+	uint8_t found;       /* which of them this body had */
 	uint64_t left;       /* of this chunk's data; of its size what was read so far */
 	uint32_t line_bytes; /* of the size line or trailer section so far */
 	uint32_t excess;     /* of framing over what the content justifies */

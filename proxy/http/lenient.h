@@ -24,11 +24,19 @@ enum http_lenient {
 	HTTP_LENIENT_HTTP_1_2 = 1 << 2,      /* HTTP/1.2 to 1.9, taken for HTTP/1.1 */
 	HTTP_LENIENT_FOLDED_LINES = 1 << 3,  /* a field's value that continues in the next line */
 	HTTP_LENIENT_SPACE_BEFORE_COLON = 1 << 4,
+	HTTP_LENIENT_CHUNKED_TWICE = 1 << 5,      /* `chunked` several times, and nothing else */
+	HTTP_LENIENT_LENGTH_AND_CHUNKED = 1 << 6, /* a Content-Length beside it; it is dropped */
+	HTTP_LENIENT_CHUNKED_HTTP_1_0 = 1 << 7,   /* `chunked` in HTTP/1.0, taken for HTTP/1.1 */
+	/* Of bodies (http/chunked.h): */
+	HTTP_LENIENT_CHUNK_BLANKS = 1 << 8,
+	HTTP_LENIENT_CHUNK_LF = 1 << 9,
 };
 
-/* Those that two readers may understand in two ways: where the head ends is a guess. */
+/* Those that two readers may understand in two ways: where the message ends is a guess. */
 #define HTTP_LENIENT_DOUBTFUL                                                                      \
-	(HTTP_LENIENT_BARE_LF | HTTP_LENIENT_FOLDED_LINES | HTTP_LENIENT_SPACE_BEFORE_COLON)
+	(HTTP_LENIENT_BARE_LF | HTTP_LENIENT_FOLDED_LINES | HTTP_LENIENT_SPACE_BEFORE_COLON |      \
+		HTTP_LENIENT_CHUNKED_TWICE | HTTP_LENIENT_LENGTH_AND_CHUNKED |                     \
+		HTTP_LENIENT_CHUNKED_HTTP_1_0)
 
 /* Length of the head at `base` with its empty line, whichever way its lines end; 0: not all there,
  * and then it need not be looked for in these `len` bytes again: pass them as `looked`. */

@@ -202,7 +202,11 @@ static enum server_head read_head(struct server_connection *connection)
 static void open_response(struct server_connection *connection, struct pump *down)
 {
 	struct http1_server *server = server_of(connection);
+	uint64_t lenient = connection->server->upstream->conf->lenient;
 
+	server->parser.chunked.forgiven =
+		(lenient & HTTP_LENIENT_CHUNK_BLANKS ? HTTP_CHUNKED_BLANKS : 0) |
+		(lenient & HTTP_LENIENT_CHUNK_LF ? HTTP_CHUNKED_LF : 0);
 	down->source = &connection->stream;
 	down->in = &server->in;
 	down->decoder.parser = &server->parser;
@@ -233,7 +237,8 @@ static void expect_input(struct server_connection *connection)
 static bool finish(struct server_connection *connection, struct buffer *kept)
 {
 	struct http1_server *server = server_of(connection);
-	bool is_clean = !server->is_doubtful && flow_is_empty(&server->out) && !has_input(server);
+	bool is_clean = !server->is_doubtful && !server->parser.chunked.found &&
+			flow_is_empty(&server->out) && !has_input(server);
 
 	if (kept && server->in.at) {
 		*kept = server->in;

@@ -12,6 +12,10 @@
 #include "http/lenient.h"
 #include "http/out.h"
 
+#define CODINGS                                                                                    \
+	(HTTP_LENIENT_CHUNKED_TWICE | HTTP_LENIENT_LENGTH_AND_CHUNKED |                            \
+		HTTP_LENIENT_CHUNKED_HTTP_1_0)
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void assert_strict(const struct http_head *head)
@@ -56,8 +60,9 @@ static void clean_one(const char *text, size_t len, unsigned forgiven)
 			assert_strict(&cleaned.head);
 			MUST(http_lenient_clean((struct slice){bytes, clean}, forgiven, &twice) ==
 				0);
-			/* The parser may take an empty length that is there twice for itself. */
-			if (as_it_came.result == HTTP_PARSE_DONE)
+			/* The parser may take an empty length that is there twice for itself, and
+			 * leaves codings to http/framing.h. */
+			if (as_it_came.result == HTTP_PARSE_DONE && !(found & CODINGS))
 				assert_same_fields(&as_it_came.head, &cleaned.head);
 		}
 		fuzz_outcome_end(&cleaned);
@@ -71,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size < 2)
 		return 0;
-	unsigned forgiven = data[0] & 31;
+	unsigned forgiven = data[0];
 	char *text = fuzz_copy((const char *)data + 1, size - 1);
 	size_t end = http_lenient_end(text, size - 1, 0), found = 0;
 

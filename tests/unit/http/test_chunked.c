@@ -123,6 +123,93 @@ static void decode_all_ways(struct outcome *outcome, const char *text, size_t le
 	free(every);
 }
 
+/* Whole and byte by byte. */
+static enum http_parse decode_forgiving(
+	const char *text, unsigned forgiven, char *content, unsigned *found)
+{
+	enum http_parse result[2];
+	size_t len = strlen(text), consumed, produced;
+
+	for (unsigned way = 0; way < 2; way++) {
+		struct http_chunked chunked = {.forgiven = (uint8_t)forgiven};
+		char copy[256], *to = content;
+		http_chunked_begin(&chunked);
+		result[way] = HTTP_PARSE_MORE;
+		for (size_t at = 0; at < len && result[way] == HTTP_PARSE_MORE;) {
+			size_t step = way == 0 ? len : 1;
+			memcpy(copy, text + at, step);
+			result[way] =
+				http_chunked_decode(&chunked, copy, step, &consumed, &produced);
+			memcpy(to, copy, produced);
+			to += produced;
+			at += consumed;
+		}
+		*to = '\0';
+		*found = chunked.found;
+		if (chunked.trailers_len > 0)
+			assert_memory_equal(chunked.trailers, "X: y\r\n", chunked.trailers_len);
+		http_chunked_end(&chunked);
+	}
+	assert_int_equal(result[0], result[1]);
+	return result[0];
+}
+
+static void forgiven_bodies(void **state)
+{
+	static const struct {
+		unsigned needed;
+		const char *body;
+	} cases[] = {
+		{0, "5\r\nhello\r\n0\r\n\r\n"},
+		{0, "5 ;a\r\nhello\r\n0\r\n\r\n"},
+		{HTTP_CHUNKED_BLANKS, "5 \t\r\nhello\r\n0\r\n\r\n"},
+		{HTTP_CHUNKED_BLANKS, "5\r\nhello\r\n0 \r\n\r\n"},
+		{HTTP_CHUNKED_LF, "5\nhello\n0\n\n"},
+		{HTTP_CHUNKED_LF, "5\r\nhello\r\n0\r\nX: y\n\r\n"},
+		{HTTP_CHUNKED_LF, "5\nhello\n0\nX: y \n\n"},
+		{HTTP_CHUNKED_LF | HTTP_CHUNKED_BLANKS, "5 \nhello\r\n0\r\n\r\n"},
+	};
+	char content[256];
+	unsigned found;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (unsigned forgiven = 0; forgiven < 4; forgiven++) {
+			bool is_good = (forgiven & cases[i].needed) == cases[i].needed;
+			assert_int_equal(decode_forgiving(cases[i].body, forgiven, content, &found),
+				is_good ? HTTP_PARSE_DONE : HTTP_PARSE_BAD);
+			if (!is_good)
+				continue;
+			assert_string_equal(content, "hello");
+			assert_int_equal(found, cases[i].needed);
+		}
+	}
+}
+
+static void bodies_that_are_not_forgiven(void **state)
+{
+	static const char *const cases[] = {
+		" 5\r\nhello\r\n0\r\n\r\n",
+		"5 5\r\nhello\r\n0\r\n\r\n",
+		"5;a\nhello\r\n0\r\n\r\n",
+		"5;a \r\nhello\r\n0\r\n\r\n",
+		"5;a=\"b\n\"\r\nhello\r\n0\r\n\r\n",
+		"5\r\r\nhello\r\n0\r\n\r\n",
+		"5\n\nhello\r\n0\r\n\r\n",
+		"5\r\nhello \r\n0\r\n\r\n",
+		"5\r\nhello\n\n0\r\n\r\n",
+		"5\nhello\n0\nX\n\n",
+		"5\nhello\n0\nX: y\n z\n\n",
+		"\n5\r\nhello\r\n0\r\n\r\n",
+	};
+	char content[256];
+	unsigned found;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(decode_forgiving(cases[i], 3, content, &found), HTTP_PARSE_BAD);
+}
+
 static void good_bodies(void **state)
 {
 	static const struct {
@@ -430,6 +517,8 @@ UNIT_SUITE(test_chunked)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_bodies),
+		cmocka_unit_test(forgiven_bodies),
+		cmocka_unit_test(bodies_that_are_not_forgiven),
 		cmocka_unit_test(bad_bodies),
 		cmocka_unit_test(one_after_the_other),
 		cmocka_unit_test(random_bodies),
