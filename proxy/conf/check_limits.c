@@ -265,12 +265,26 @@ static void mark_named(bool *named, const struct conf_limit *const *limits, size
 		named[limits[i]->index] = true;
 }
 
+/* Has a plan an effect on routes that do not name its limits? */
+static bool plans_do_more(const struct conf *conf)
+{
+	for (size_t i = 0; i < conf->plan_count; i++) {
+		if (conf->plans[i].lane == CONF_LANE_HIGH || conf->plans[i].weight > 1)
+			return true;
+	}
+	for (size_t i = 0; i < conf->route_count; i++) {
+		if (conf->routes[i].unknown == CONF_UNKNOWN_REFUSE)
+			return true;
+	}
+	return conf->unknown == CONF_UNKNOWN_REFUSE;
+}
+
 /* Who defines a limit and forgets to name it believes to be protected. */
 static void warn_of_unnamed(struct build *build)
 {
 	const struct conf *conf = build->conf;
 	bool *named = arena_alloc(build->arena, conf->limit_count * sizeof(*named));
-	bool plans_named = false;
+	bool plans_named = plans_do_more(conf);
 
 	for (size_t i = 0; i < conf->route_count; i++) {
 		const struct conf_route *route = &conf->routes[i];

@@ -75,6 +75,11 @@ static void limits_of_nobody(void **state)
 		TEXT_BASE "limits = plan\n[plans]\nkey = ip\n[plan default]\nlimits = base\n"));
 	warned(TEXT_USED "[plans]\nkey = ip\n[plan default]\nlimits = base\n", 11,
 		"[plans] has no effect: no route has \"plan\" in its limits");
+	/* Their lane, weight and refusals need no limits. */
+	conf_release(silent(TEXT_USED "[plans]\nkey = ip\n[plan default]\nlane = high\n"));
+	conf_release(silent(TEXT_USED "[plans]\nkey = ip\n[plan default]\nweight = 2\n"));
+	conf_release(silent(
+		TEXT_USED "[plans]\nkey = ip\nunknown = refuse\n[plan default]\nlimits = base\n"));
 }
 
 /* Paths are no patterns of a shell. */
