@@ -140,10 +140,13 @@ static uint64_t seconds_up(uint64_t ms)
 	return ms / 1000 + (ms % 1000 != 0);
 }
 
-/* RateLimit's t: at most the window, which is also what a cost that never fits gets. */
-static uint64_t reset_in_window_s(const struct gate_limit *limit, uint64_t window)
+/* RateLimit's t: of a violated limit the exact wait, as in Retry-After, even where a slot or a ban
+ * makes it longer than the window; else at most the window, as for a cost that never fits. */
+static uint64_t reset_s(const struct gate_limit *limit, uint64_t window)
 {
-	return limit->reset_ms == UINT64_MAX ? window : least(seconds_up(limit->reset_ms), window);
+	uint64_t seconds = seconds_up(limit->reset_ms);
+
+	return limit->violated && limit->reset_ms != UINT64_MAX ? seconds : least(seconds, window);
 }
 
 const struct gate_limit *ratelimit_tightest(const struct gate_verdict *verdict)
@@ -202,7 +205,7 @@ static void put_state(
 	put_sf_integer(out, ratelimit_remaining(limit));
 	if (text->window_s > 0) {
 		http_out_slice(out, SLICE(";t="));
-		put_sf_integer(out, reset_in_window_s(limit, text->window_s));
+		put_sf_integer(out, reset_s(limit, text->window_s));
 	}
 }
 

@@ -132,9 +132,9 @@ static void x_ratelimit(void **state)
 	end(&f);
 }
 
-/* A slot later than the window, and a ban: t is within w, and single values have the exact wait of
- * who was refused. */
-static void never_above_the_window(void **state)
+/* A slot later than the window, and a ban: t is within w, but of a limit that refused it is the
+ * exact wait, as in Retry-After. So are single values. */
+static void above_the_window_only_when_refused(void **state)
 {
 	struct fixture f = begin();
 
@@ -149,7 +149,7 @@ static void never_above_the_window(void **state)
 	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_X), "Reset: 10\r\n"));
 	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_X_UNIX), "Reset: 1795312643\r\n"));
 	f.verdict.limits[0].violated = true;
-	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_DRAFT_11), "\"burst\";r=0;t=10\r\n"));
+	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_DRAFT_11), "\"burst\";r=0;t=11\r\n"));
 	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_X), "Reset: 11\r\n"));
 	end(&f);
 }
@@ -267,7 +267,7 @@ UNIT_SUITE(test_ratelimit_fields)
 		cmocka_unit_test(draft_11),
 		cmocka_unit_test(draft_7),
 		cmocka_unit_test(x_ratelimit),
-		cmocka_unit_test(never_above_the_window),
+		cmocka_unit_test(above_the_window_only_when_refused),
 		cmocka_unit_test(gcra),
 		cmocka_unit_test(violated_names),
 		cmocka_unit_test(merging),
