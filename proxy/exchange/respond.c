@@ -13,6 +13,7 @@
 #include "exchange/reply.h"
 #include "exchange/seek.h"
 #include "exchange/switched.h"
+#include "gate/ratelimit_fields.h"
 #include "http/problem.h"
 #include "http/upgrade.h"
 #include "upstream/server_connection.h"
@@ -179,6 +180,15 @@ static void begin_down(struct exchange *x)
 	down->encoder.trailers.set = &x->route->response_set;
 }
 
+/* Of both bodies what has come, or has a length. */
+static void foresee_bytes(struct exchange *x)
+{
+	uint64_t length =
+		x->response_framing.body == HTTP_BODY_LENGTH ? x->response_framing.length : 0;
+
+	ratelimit_foresee_bytes(&x->gate.verdict, x->up.content_bytes + length);
+}
+
 /* The head goes to the client, its body is on its way. */
 static void begin_relaying(struct exchange *x)
 {
@@ -188,6 +198,8 @@ static void begin_relaying(struct exchange *x)
 		x->close_client = true; /* in a drain, the last of the connection says so */
 	x->answer.begun = true;
 	x->answer.status = x->response.status;
+	if (x->gate.receipt.in_bytes != 0)
+		foresee_bytes(x);
 	begin_down(x);
 	exchange_enter(x, client ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
 	if (!client && !is_worth_following(x))

@@ -172,6 +172,30 @@ uint64_t ratelimit_remaining(const struct gate_limit *limit)
 	return limit->violated ? 0 : limit->remaining;
 }
 
+/* With gcra each byte drains in its turn; the others are full again at the end of a window that
+ * begins now, or of the calendar's. */
+static uint64_t reset_behind_ms(const struct gate_limit *report, uint64_t bytes)
+{
+	const struct conf_limit *limit = report->limit;
+
+	if (limit->algorithm == CONF_LIMIT_CALENDAR)
+		return report->reset_ms;
+	if (limit->algorithm == CONF_LIMIT_RING)
+		return limit->per_ns / 1000000;
+	return report->reset_ms + (uint64_t)((wide)bytes * limit->per_ns / limit->amount / 1000000);
+}
+
+void ratelimit_foresee_bytes(struct gate_verdict *verdict, uint64_t bytes)
+{
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		struct gate_limit *report = &verdict->limits[i];
+		if (report->limit->unit != CONF_UNIT_BYTES || report->violated || bytes == 0)
+			continue;
+		report->remaining -= least(report->remaining, bytes);
+		report->reset_ms = reset_behind_ms(report, bytes);
+	}
+}
+
 static void put_line_number(struct http_out *out, struct slice name, uint64_t number)
 {
 	http_out_slice(out, name);

@@ -17,7 +17,7 @@
  *
  * t and the reset of what was admitted are never above the window: a window counted in slots may
  * empty a slot later, but the reported remainder never exceeds the window. The exact wait of a
- * refused request is in Retry-After, and as reset in the dialects whose clients read only that.
+ * refused request is in Retry-After, and as t or reset of the limit that refused it.
  *
  * When the upstream sent such fields itself, the client gets what is more restrictive: a list of
  * its own (draft-11) is joined with ours, as further field lines; of single values the set with
@@ -40,6 +40,11 @@ struct ratelimit_texts;
 /* conf must outlive the texts. NULL when there is no memory. */
 struct ratelimit_texts *ratelimit_texts_new(const struct conf *conf);
 void ratelimit_texts_free(struct ratelimit_texts *texts);
+
+/* Limits in bytes are charged while bodies pass. So that the fields show what is left behind the
+ * request that they answer, the bodies that are known are taken off: `bytes`, of request and
+ * response together. Once for a verdict that admitted. */
+void ratelimit_foresee_bytes(struct gate_verdict *verdict, uint64_t bytes);
 
 /* Appends the field lines, each with its CRLF; nothing when no limit is to be reported. `dialect`
  * is not INHERIT. `wall_ms` is the time since 1970; x-ratelimit-unix alone uses it. */

@@ -132,6 +132,26 @@ static void x_ratelimit(void **state)
 	end(&f);
 }
 
+/* Bodies that are known are taken off limits in bytes, and of these only. */
+static void bytes_that_are_known(void **state)
+{
+	struct fixture f = begin();
+
+	(void)state;
+	add(&f, BURST, 42, 7000, false);
+	add(&f, FLOW, 10000000, 0, false);
+	ratelimit_foresee_bytes(&f.verdict, 0);
+	assert_int_equal(f.verdict.limits[1].remaining, 10000000);
+	assert_int_equal(f.verdict.limits[1].reset_ms, 0);
+	ratelimit_foresee_bytes(&f.verdict, 1000);
+	assert_int_equal(f.verdict.limits[0].remaining, 42);
+	assert_int_equal(f.verdict.limits[1].remaining, 9999000);
+	assert_int_equal(f.verdict.limits[1].reset_ms, 500);
+	ratelimit_foresee_bytes(&f.verdict, UINT64_MAX);
+	assert_int_equal(f.verdict.limits[1].remaining, 0);
+	end(&f);
+}
+
 /* A slot later than the window, and a ban: t is within w, but of a limit that refused it is the
  * exact wait, as in Retry-After. So are single values. */
 static void above_the_window_only_when_refused(void **state)
@@ -267,6 +287,7 @@ UNIT_SUITE(test_ratelimit_fields)
 		cmocka_unit_test(draft_11),
 		cmocka_unit_test(draft_7),
 		cmocka_unit_test(x_ratelimit),
+		cmocka_unit_test(bytes_that_are_known),
 		cmocka_unit_test(above_the_window_only_when_refused),
 		cmocka_unit_test(gcra),
 		cmocka_unit_test(violated_names),
