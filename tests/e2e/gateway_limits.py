@@ -69,6 +69,16 @@ def uploads_of_others(t):
     equal(other.message(), "welcome")
 
 
+@test("buffering_memory = 0 and buffering_disk = 0: a gateway's handshakes and messages need neither")
+def no_buffering(t):
+    sluice = t.sluice(to(t.origin(Backend()), route="websocket = gateway"),
+                      settings="buffering_memory = 0\nbuffering_disk = 0")
+    socket = open_socket(t, sluice)
+    for size in (10, 60000):
+        socket.send("y" * size)
+        equal(socket.message(), "y" * size)
+
+
 # ---- limits --------------------------------------------------------------------------------------
 
 @test("cost = response:FIELD: what an answer says is charged for the messages that it answers")
