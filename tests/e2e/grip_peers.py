@@ -3,6 +3,7 @@ import os
 import subprocess
 
 from lib import node, process
+from lib.admin import Admin, value
 from lib.peers import find
 from lib.sluice import to
 from lib.tap import equal, group, main
@@ -25,20 +26,21 @@ def backend(t, admin_port, key=KEY):
     return f"127.0.0.1:{int(child.stdout.readline())}"
 
 
-def chat(t, **more):
-    """(sluice, its admin interface's port)"""
+def chat(t, route="", **more):
+    """(sluice, its operators' interface)"""
     port = process.Port()
     address = backend(t, port.number, **more)
     keys = f"grip_key = file:{t.file('grip.key', KEY)}"
     tokens = t.file("admin.token", "secret\n")
     t.defer(port.release)
-    return t.sluice(f"[admin]\nbind = 127.0.0.1:{port.number}\ntoken = file:{tokens}\n",
-                    to(address, route="websocket = gateway"), settings=keys)
+    sluice = t.sluice(f"[admin]\nbind = 127.0.0.1:{port.number}\ntoken = file:{tokens}\n",
+                      to(address, route="websocket = gateway\n" + route), settings=keys)
+    return sluice, Admin(f"127.0.0.1:{port.number}", "secret")
 
 
 @group("subscribing and publishing by @fanoutio/grip")
 def grip(t):
-    sluice = chat(t)
+    sluice, _ = chat(t)
     ann, bob = open_socket(t, sluice), open_socket(t, sluice)
 
     def ask(socket, text, answer):
@@ -80,9 +82,33 @@ def grip(t):
         equal(carl.close(1000)[0], 1000)
 
 
+@group("long polls and streams held by @fanoutio/grip", workers=[1])
+def holds(t):
+    sluice, admin = chat(t, route="grip_hold = on")
+
+    def subscribed(count):
+        process.until(lambda: value(admin.metrics()[1], "sluice_channel_subscriptions") == count, f"{count} subscriptions")
+
+    poll, stream, author = (t.client(sluice) for _ in range(3))
+    with t.point("a stream gets its beginning, and both what is published"):
+        stream.request("/stream")
+        stream.read_through(b"begins\n")
+        poll.request("/poll")
+        subscribed(2)
+        equal(author.ask("/publish", "POST", body=b"it rains\n").status, 200)
+        equal(poll.response().body, b"it rains\n")
+        stream.read_through(b"it rains\n")
+    with t.point("a poll on the same connection again, and more of the stream"):
+        poll.request("/poll")
+        subscribed(2)
+        equal(author.ask("/publish", "POST", body=b"the sun shines\n").status, 200)
+        equal(poll.response().body, b"the sun shines\n")
+        stream.read_through(b"the sun shines\n")
+
+
 @group("a backend with another key trusts no request")
 def other_key(t):
-    sluice = chat(t, key="another secret")
+    sluice, _ = chat(t, key="another secret")
     client = t.client(sluice)
     equal(client.ask("/", fields=[("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"),
                                   ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")]).status, 403)

@@ -1,9 +1,11 @@
 // A backend that uses @fanoutio/grip as it comes from npm, behind websocket = gateway: a chat room.
 //   node grip.mjs CONTROL_URI KEY    prints its port, ends with its standard input
 // The text `/join NAME`, `/leave NAME`, `/close` and `/detach` do what they say; `NAME: TEXT` is
-// published to the channel NAME, as `/kick NAME CODE` is a close; other texts come back.
+// published to the channel NAME, as `/kick NAME CODE` is a close; other texts come back. Of ordinary
+// requests, GET /poll and GET /stream are held on the channel `news`, and the body of a POST is
+// published there.
 import http from 'node:http';
-import { Publisher, WebSocketMessageFormat, encodeWebSocketEvents, getWebSocketContextFromNodeReq,
+import { GripInstruct, Publisher, WebSocketMessageFormat, encodeWebSocketEvents, getWebSocketContextFromNodeReq,
 	isNodeReqWsOverHttp } from '@fanoutio/grip';
 
 const [controlUri, key] = process.argv.slice(2);
@@ -29,8 +31,31 @@ async function obey(context, text) {
 		context.send(text);
 }
 
+async function publishNews(request, response) {
+	let text = '';
+	for await (const chunk of request)
+		text += chunk;
+	await publisher.publishHttpResponse('news', text);
+	await publisher.publishHttpStream('news', text);
+	response.end();
+}
+
+function hold(request, response) {
+	const instruct = new GripInstruct('news');
+	if (request.url === '/poll')
+		instruct.setHoldLongPoll(20);
+	else
+		instruct.setHoldStream();
+	response.writeHead(200, { 'Content-Type': 'text/plain', ...instruct.toHeaders() });
+	response.end(request.url === '/poll' ? 'nothing new' : 'begins\n');
+}
+
 async function answer(request, response) {
 	const { isSigned } = await publisher.validateGripSig(request.headers['grip-sig']);
+	if (isSigned && request.method === 'POST' && request.url === '/publish')
+		return publishNews(request, response);
+	if (isSigned && (request.url === '/poll' || request.url === '/stream'))
+		return hold(request, response);
 	if (!isSigned || !isNodeReqWsOverHttp(request)) {
 		response.writeHead(403).end('expected a signed request of a gateway');
 		return;
