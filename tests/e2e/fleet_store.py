@@ -250,6 +250,24 @@ def connections(t):
     equal(pair.call(question, other)[:2], [1, 2], "when they are over, by the third")
 
 
+@test("a stale call leaves what has ended as it was: a clock that is set back finds it again", workers=[1])
+def stale(t):
+    pair, rule, holder, other = Pair(t), Holders(4), 4096, 2 * 4096
+    ask, hold = [(ASK, (("f{1}a", rule, 1),))], [(HOLD, "f{1}a", rule, 1, 1)]
+
+    def agree(operations, by, what):
+        found = pair.call(operations, by)
+        equal(found, pair.expect(operations, by), what)
+        return found[:2]
+    equal(agree(ask, other, "another holder"), [1, 1], "another holder")
+    pair.now += LEASE - 1
+    agree(hold, holder + 1, "the second connection")
+    pair.now += 1
+    agree(hold, holder, "a stale call, when the other's hold has ended")
+    pair.now -= 1
+    equal(agree(ask, 3 * 4096, "the clock is set back"), [1, 3], "what was held then")
+
+
 @test("expired charges leave no keys behind", workers=[1])
 def expiry(t):
     pair = Pair(t, keeps=False)

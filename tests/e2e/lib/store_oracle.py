@@ -349,20 +349,25 @@ class HoldersOracle(Oracle):
 
     def charge(self, _, cost, now, holder):
         if not self.is_stale(now, holder):
-            self.holds[holder] = self.own(now, holder) + cost, now + LEASE
+            self.keep(now, holder, self.own(now, holder) + cost)
         return 1
 
     def give(self, _rule, _slot, cost, now, holder):
         if not self.is_stale(now, holder):
-            self.holds[holder] = max(0, self.own(now, holder) - cost), now + LEASE
+            self.keep(now, holder, max(0, self.own(now, holder) - cost))
 
     def hold(self, now, holder, held, settled):
         if not self.is_stale(now, holder):
             count = self.own(now, holder)
-            self.holds[holder] = held if settled or count == 0 else count, now + LEASE
+            self.keep(now, holder, held if settled or count == 0 else count)
+
+    def keep(self, now, holder, count):
+        """Drops what has ended. A stale call changes nothing: a clock that is set back finds again what had ended."""
+        self.holds[holder] = count, now + LEASE
+        self.holds = {h: (held, until) for h, (held, until) in self.holds.items() if until > now and held}
 
     def forget(self, _, now):
-        self.holds = {h: (count, until) for h, (count, until) in self.holds.items() if until > now and count}
+        pass
 
     def left(self, rule, now):
         return 0
