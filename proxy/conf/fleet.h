@@ -61,7 +61,7 @@ struct conf_fleet {
 	uint64_t membership_lease_ms; /* 5s */
 	bool store_required;          /* not ready while the store is away */
 	bool cluster;                 /* the stores are nodes of a Redis Cluster */
-	uint64_t store_timeout_ms;    /* 20 */
+	uint64_t store_timeout_ms;    /* 100 */
 	uint64_t publish_interval_ms; /* of limits with fleet = relaxed, 500 */
 	uint32_t store_quorum;        /* replicas that must have what was counted, 0 */
 	enum conf_store_down store_down;

@@ -42,7 +42,7 @@ const struct option options_fleet[] = {
 	{"store_required", &type_flag, LIVE, AT(store_required), .fallback = "off",
 		.help = "Whether /readyz answers 503 while a worker has no connection to the "
 			"store."},
-	{"store_timeout", &type_duration, LIVE, AT(store_timeout_ms), .fallback = "20ms",
+	{"store_timeout", &type_duration, LIVE, AT(store_timeout_ms), .fallback = "100ms",
 		BETWEEN(1, 10000), .flags = OPTION_DURATION,
 		.help = "Longest wait for a verdict of the store; after it store_down decides."},
 	{"publish_interval", &type_duration, LIVE, AT(publish_interval_ms), .fallback = "500ms",

@@ -132,11 +132,18 @@ static void learn(struct fleet_worker *fleet, unsigned part, const char *bytes, 
 	fleet->calls->learn(fleet, part, &answer);
 }
 
+static bool is_late(const struct fleet_worker *fleet, const struct store_call *call)
+{
+	return worker_now_ms(fleet->worker) - call->sent_ms >= conf_of(fleet)->store_timeout_ms;
+}
+
 static void on_answer(struct store_call *call, const char *bytes, size_t len)
 {
 	struct fleet_batch *batch = CONTAINER_OF(call, struct fleet_batch, call);
 	struct fleet_worker *fleet = batch->worker;
 
+	if (bytes)
+		fleet->calls->timed(fleet, batch->batch.part, is_late(fleet, call));
 	if (batch->function == FLEET_JUDGE)
 		learn(fleet, batch->batch.part, bytes, len);
 	watch_silence(fleet);

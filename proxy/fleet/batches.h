@@ -24,7 +24,9 @@ struct fleet_worker;
 struct batches_calls {
 	/* By enum fleet_function: of a batch that was answered; `bytes` is NULL: never will be. */
 	void (*answered[FLEET_FUNCTIONS])(struct fleet_batch *batch, const char *bytes, size_t len);
-	/* What one of FLEET_JUDGE says of a part of the store, before that. */
+	/* A part of the store has answered; before the other two. */
+	void (*timed)(struct fleet_worker *fleet, unsigned part, bool is_late);
+	/* What one of FLEET_JUDGE says of a part of the store, before it is answered. */
 	void (*learn)(struct fleet_worker *fleet, unsigned part, const struct answer *answer);
 };
 

@@ -50,8 +50,17 @@ static void learn(struct fleet_worker *fleet, unsigned part, const struct answer
 		deadline_set(&fleet->look, now_ms, now_ms);
 }
 
+static void timed(struct fleet_worker *fleet, unsigned part, bool is_late)
+{
+	uint64_t now_ms = worker_now_ms(fleet->worker);
+
+	if (ladder_time(fleet_ladder(fleet->authority), part, is_late, now_ms))
+		deadline_set(&fleet->look, now_ms, now_ms);
+}
+
 static const struct batches_calls batches_calls = {
 	.answered = {[FLEET_JUDGE] = judged, [FLEET_LEASE] = lease_answer},
+	.timed = timed,
 	.learn = learn,
 };
 

@@ -26,6 +26,7 @@ bool ladder_init(struct ladder *ladder)
 		atomic_init(&ladder->parts[part].back_ms, 0);
 		atomic_init(&ladder->parts[part].forgot_ms, 0);
 		atomic_init(&ladder->parts[part].young_ms, 0);
+		atomic_init(&ladder->parts[part].lateness, 0);
 	}
 	for (size_t i = 0; i < LADDER_SHARED; i++)
 		atomic_init(&ladder->shared_ms[i], 0);
@@ -60,6 +61,25 @@ bool ladder_learn(
 	atomic_store_explicit(&at->forgot_ms, forgot_ms, memory_order_relaxed);
 	atomic_store_explicit(&at->young_ms, young_ms, memory_order_relaxed);
 	return forgot_ms > before_ms + SAME_MS || young_ms > young_before_ms + SAME_MS;
+}
+
+static bool is_slow(unsigned lateness)
+{
+	return lateness > LADDER_LATENESS_MOST / 2;
+}
+
+/* A moving average; threads that write at once lose an answer. */
+bool ladder_time(struct ladder *ladder, unsigned part, bool is_late, uint64_t now_ms)
+{
+	_Atomic unsigned *at = &ladder->parts[part].lateness;
+	unsigned before = atomic_load_explicit(at, memory_order_relaxed);
+	unsigned after = before - (before + 7) / 8 + (is_late ? LADDER_LATENESS_MOST / 8 : 0);
+
+	if (after != before)
+		atomic_store_explicit(at, after, memory_order_relaxed);
+	if (is_slow(before) && !is_slow(after))
+		ladder_back(ladder, part, now_ms);
+	return is_slow(before) != is_slow(after);
 }
 
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms)
@@ -129,6 +149,7 @@ static unsigned nodes_of(const struct ladder *ladder, const struct conf *conf)
 /* When a part of the store came back, and forgot, and until when it is young; 0: never. */
 struct part_times {
 	uint64_t back_ms, forgot_ms, young_ms;
+	bool is_slow;
 };
 
 static struct part_times times_of_part(const struct ladder *ladder, unsigned part)
@@ -139,6 +160,7 @@ static struct part_times times_of_part(const struct ladder *ladder, unsigned par
 		.back_ms = atomic_load_explicit(&at->back_ms, memory_order_relaxed),
 		.forgot_ms = atomic_load_explicit(&at->forgot_ms, memory_order_relaxed),
 		.young_ms = atomic_load_explicit(&at->young_ms, memory_order_relaxed),
+		.is_slow = is_slow(atomic_load_explicit(&at->lateness, memory_order_relaxed)),
 	};
 }
 
@@ -155,6 +177,7 @@ static struct part_times latest_times(const struct ladder *ladder, const struct 
 			latest.forgot_ms = times.forgot_ms;
 		if (times.young_ms > latest.young_ms)
 			latest.young_ms = times.young_ms;
+		latest.is_slow |= times.is_slow;
 	}
 	return latest;
 }
@@ -226,14 +249,14 @@ bool ladder_lacks_memory(const struct fleet_worker *fleet, struct throttle_key c
 	return rung_lacks_memory(&facts, window_ms_of(rule));
 }
 
-void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store)
+static void climb_one(
+	struct account *account, struct account_charge *charge, bool has_store, bool is_asked)
 {
 	const struct fleet_worker *fleet = account->worker;
 	const struct ladder *ladder = fleet_ladder(fleet->authority);
 	unsigned nodes = nodes_of(ladder, fleet->worker->use->site->conf);
-	unsigned part = fleet_part_of(fleet, charge->caller);
-	struct rung_facts facts =
-		facts_of(times_of_part(ladder, part), nodes, worker_now_ms(fleet->worker));
+	struct part_times times = times_of_part(ladder, fleet_part_of(fleet, charge->caller));
+	struct rung_facts facts = facts_of(times, nodes, worker_now_ms(fleet->worker));
 
 	facts.has_store = has_store;
 	if (charge->down == CONF_STORE_DOWN_STRICT) {
@@ -241,10 +264,16 @@ void ladder_climb_one(struct account *account, struct account_charge *charge, bo
 		return;
 	}
 	facts.shared_ms = shared_ms_of(ladder, charge->caller);
+	facts.is_slow = is_asked && times.is_slow;
 	charge->rung = rung_of(charge->down, &facts, window_ms_of(&charge->rule));
 	charge->is_shared = charge->down == CONF_STORE_DOWN_LOCAL &&
 			    rung_is_shared(&facts, window_ms_of(&charge->rule));
 	charge->share = rung_share(charge->quota, nodes);
+}
+
+void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store)
+{
+	climb_one(account, charge, has_store, false);
 }
 
 void ladder_climb(struct account *account, bool may_ask)
@@ -252,8 +281,8 @@ void ladder_climb(struct account *account, bool may_ask)
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
 		if (charge->way)
-			ladder_climb_one(account, charge,
-				may_ask && fleet_can_ask(account->worker, charge->caller));
+			climb_one(account, charge,
+				may_ask && fleet_can_ask(account->worker, charge->caller), true);
 	}
 }
 
@@ -266,10 +295,11 @@ static bool is_first(const struct ladder *ladder, unsigned part,
 	if (charge->down == CONF_STORE_DOWN_STRICT)
 		return false;
 	/* most stores: never lost, nor forgetful, nor slow */
-	if (times.back_ms == 0 && times.forgot_ms == 0 && shared_ms == 0)
+	if (times.back_ms == 0 && times.forgot_ms == 0 && shared_ms == 0 && !times.is_slow)
 		return true;
 	struct rung_facts facts = facts_of(times, 0, now_ms);
 	facts.shared_ms = shared_ms;
+	facts.is_slow = times.is_slow;
 	facts.has_store = true;
 	return rung_of(charge->down, &facts, window_ms_of(&charge->rule)) == RUNG_STORE;
 }
@@ -315,6 +345,7 @@ static struct ladder_sight look(const struct authority *authority, const struct 
 
 	facts.shared_ms = atomic_load_explicit(
 		&ladder->any_shared_ms, memory_order_relaxed); /* a time alone */
+	facts.is_slow = times.is_slow && limit->fleet_way != CONF_FLEET_RELAXED;
 	facts.has_store = atomic_load(&node->store_links) == node->worker_count;
 	if (sight.down == CONF_STORE_DOWN_STRICT)
 		look_at_strict(ladder, conf, limit, &sight, &facts);

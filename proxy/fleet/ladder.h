@@ -32,11 +32,15 @@ struct node;
 #define LADDER_TEXT_BYTES 512
 #define LADDER_SHARED     4096
 
+/* Eight times the weight of one answer. */
+#define LADDER_LATENESS_MOST 256
+
 /* Of a part of the store (slot.h); relaxed: numbers that stand alone. */
 struct ladder_part {
 	_Atomic uint64_t back_ms;   /* the last return of any worker's connection; 0: none */
 	_Atomic uint64_t forgot_ms; /* as rung_facts has it; 0: it has not */
 	_Atomic uint64_t young_ms;  /* as rung_facts has it */
+	_Atomic unsigned lateness;  /* of its last answers, 0 to LADDER_LATENESS_MOST */
 };
 
 struct ladder {
@@ -63,6 +67,10 @@ struct ladder_memory {
 /* `now_ms` is the loop's. Any thread. True: rungs have changed by that. */
 bool ladder_learn(
 	struct ladder *ladder, unsigned part, const struct ladder_memory *memory, uint64_t now_ms);
+/* A part of the store has answered a call, later than store_timeout or in time. One that answers in
+ * time again has come back (ladder_back): what shares admitted is not charged yet. Any thread.
+ * True: rungs have changed by that. */
+bool ladder_time(struct ladder *ladder, unsigned part, bool is_late, uint64_t now_ms);
 /* A worker has found a part of the store again. */
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms);
 
@@ -81,7 +89,8 @@ bool ladder_has(const struct conf_limit *limit);
 /* Sets the rungs of the account's charges, and their shares. `may_ask`: as far as this worker can
  * ask the store, it may; else none of it is there. */
 void ladder_climb(struct account *account, bool may_ask);
-/* The same of one of them. `has_store`: its store answers. */
+/* The same of a charge that the store is not asked about one by one, and may answer late.
+ * `has_store`: its store answers. */
 void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store);
 
 /* With store_down = strict: has this part of the store lost its memory, less than a window and the

@@ -18,6 +18,8 @@ bool rung_is_shared(const struct rung_facts *facts, uint64_t window_ms)
 {
 	uint64_t lasts_ms = window_ms < RUNG_SHARED_MS ? window_ms : RUNG_SHARED_MS;
 
+	if (facts->is_slow)
+		return true;
 	return facts->shared_ms != 0 && facts->now_ms < facts->shared_ms + lasts_ms;
 }
 

@@ -24,7 +24,9 @@
  *  - local, with a store that is slow: a request whose answer is late is admitted by the share, and
  *    the answer may bring a lease all the same. Until the store knows of that and what is on lease
  *    has ended, or for a window, the caller is RETURNING: what leases and the store admit must fit
- *    into the share as well, so that the two never add up.
+ *    into the share as well, so that the two never add up. While the store mostly answers late, all
+ *    callers are, and for RUNG_RETURN_MS after that, as other nodes use their shares and charge
+ *    them later.
  *  - A store that has lost its memory has forgotten what it admitted: RETURNING lasts until a
  * window after it began again.
  *
@@ -67,6 +69,7 @@ const char *rung_name(enum rung rung);
 struct rung_facts {
 	uint64_t now_ms;
 	bool has_store;     /* it can be asked, and is likely to answer in time */
+	bool is_slow;       /* most of its last answers were late (of local) */
 	uint64_t back_ms;   /* since when this node has it back after a loss; 0: it lost it never */
 	bool has_forgotten; /* it lost its memory while some node knew it, */
 	uint64_t forgot_ms; /* which began again then */
@@ -83,7 +86,8 @@ struct rung_facts {
 /* The rung of a limit with this window. */
 enum rung rung_of(enum conf_store_down down, const struct rung_facts *facts, uint64_t window_ms);
 
-/* Of local: has the share admitted the caller so recently that leases must fit into it, too? */
+/* Of local: must leases fit into the share, too, as it has admitted the caller recently, or admits
+ * most callers? */
 bool rung_is_shared(const struct rung_facts *facts, uint64_t window_ms);
 
 /* Of strict: may the store not know yet what was admitted in the last window, and the tail? */

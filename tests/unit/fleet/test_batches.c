@@ -24,7 +24,7 @@ static struct {
 	struct members members;
 	struct fleet_worker fleet;
 	struct fleet_batch *sent[8];
-	unsigned sent_count, failed;
+	unsigned sent_count, failed, timed, late;
 	unsigned given; /* as a batch fails */
 	bool is_lost;   /* nothing can be sent */
 } world;
@@ -82,8 +82,16 @@ static void on_answered(struct fleet_batch *batch, const char *bytes, size_t len
 		give(1000 + i);
 }
 
+static void on_timed(struct fleet_worker *fleet, unsigned part, bool is_late)
+{
+	assert_ptr_equal(fleet, &world.fleet);
+	assert_int_equal(part, 0);
+	world.timed++;
+	world.late += is_late;
+}
+
 static const struct batches_calls calls = {
-	.answered = {[FLEET_JUDGE] = on_answered, [FLEET_LEASE] = on_answered}};
+	.timed = on_timed, .answered = {[FLEET_JUDGE] = on_answered, [FLEET_LEASE] = on_answered}};
 
 static int begin(void **state)
 {
@@ -201,6 +209,28 @@ static void the_store_is_asked_for_its_memory_before_it_leases(void **state)
 	assert_int_equal(lease(true, true, 105001), 2);
 }
 
+static void answers_are_late_at_the_timeout(void **state)
+{
+	(void)state;
+	world.conf.fleet.store_timeout_ms = 20;
+	world.worker.loop.now_known = true;
+	for (unsigned took_ms = 19; took_ms <= 21; took_ms++) {
+		give(1);
+		assert_true(batches_send(&world.fleet, FLEET_JUDGE));
+		struct store_call *call = &world.sent[--world.sent_count]->call;
+		call->sent_ms = 1000;
+		world.worker.loop.now_ms = 1000 + took_ms;
+		call->answered(call, "", 0);
+	}
+	assert_int_equal(world.timed, 3);
+	assert_int_equal(world.late, 2);
+	give(1);
+	batches_send(&world.fleet, FLEET_JUDGE);
+	world.sent[0]->call.answered(&world.sent[0]->call, NULL, 0); /* the link is lost */
+	assert_int_equal(world.timed, 3);
+	world.sent_count = 0;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -209,6 +239,7 @@ int main(void)
 		TEST(a_full_one_leaves_for_the_next),
 		TEST(there_is_room_or_none),
 		TEST(the_store_is_asked_for_its_memory_before_it_leases),
+		TEST(answers_are_late_at_the_timeout),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,6 +241,39 @@ static void a_caller_that_a_share_admitted_keeps_to_it(void **state)
 	looks(limit, RUNG_STORE);
 }
 
+/* Shares admit most callers then, and the store learns of that later. */
+static void a_store_that_is_mostly_late_admits_only_within_shares(void **state)
+{
+	(void)state;
+	struct conf_limit *limit = add(CONF_STORE_DOWN_LOCAL),
+			  *relaxed = add(CONF_STORE_DOWN_LOCAL);
+
+	relaxed->fleet_way = CONF_FLEET_RELAXED;
+	for (int i = 0; i < 5; i++)
+		assert_false(ladder_time(ladder(), 0, true, BEGIN_MS));
+	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
+	looks(limit, RUNG_STORE);
+	assert_true(ladder_time(ladder(), 0, true, BEGIN_MS));
+	climbs(CONF_STORE_DOWN_LOCAL, RUNG_RETURNING);
+	assert_true(world.account.charges[0].is_shared);
+	looks(limit, RUNG_RETURNING);
+	looks(relaxed, RUNG_STORE);
+	ladder_climb_one(&world.account, &world.account.charges[0], true);
+	assert_int_equal(world.account.charges[0].rung, RUNG_STORE);
+	climbs(CONF_STORE_DOWN_REFUSE, RUNG_STORE);
+	for (int i = 1; i < 1000; i++)
+		assert_false(ladder_time(ladder(), 0, i % 4 != 0, BEGIN_MS));
+	for (int i = 0; i < 8; i++)
+		ladder_time(ladder(), 0, false, BEGIN_MS);
+	climbs(CONF_STORE_DOWN_LOCAL, RUNG_RETURNING); /* what shares have admitted is owed */
+	assert_false(world.account.charges[0].is_shared);
+	fake_store_at(BEGIN_MS + RUNG_RETURN_MS);
+	climbs(CONF_STORE_DOWN_LOCAL, RUNG_STORE);
+	looks(limit, RUNG_STORE);
+	for (int i = 0; i < 1000; i++)
+		assert_false(ladder_time(ladder(), 0, i % 4 == 0, BEGIN_MS));
+}
+
 static void learns(unsigned part, uint64_t epoch, uint64_t store_us, uint64_t now_ms)
 {
 	const struct ladder_memory memory = {epoch, store_us, 500};
@@ -478,6 +511,7 @@ UNIT_SUITE(test_ladder)
 		TEST(a_store_that_forgot_is_doubted_for_a_window),
 		TEST(a_young_store_is_not_trusted),
 		TEST(a_caller_that_a_share_admitted_keeps_to_it),
+		TEST(a_store_that_is_mostly_late_admits_only_within_shares),
 		TEST(parts_of_a_cluster_are_apart),
 		TEST(strict_waits_until_it_knows_the_list_and_the_memory),
 		TEST(strict_leaves_lost_nodes_their_shares),
