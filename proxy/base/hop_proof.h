@@ -2,8 +2,12 @@
  * How two nodes of a fleet prove to each other that they have the same secret, without sending it.
  *
  *   asker: nonce A  ------------------------------>  owner
- *          <---------- nonce B, owner's proof over both
+ *          <------------------------------- nonce B
  *          asker's proof over both  --------------->
+ *          <---------------- owner's proof over both
+ *
+ * The side that connects proves first: anybody may connect, and a proof lets its reader try
+ * secrets.
  *
  * A proof is a token signed with HMAC-SHA-256 (base/hs256.h) by the secret, of a side and both
  * nonces: that of one side or one connection is none of another. It authenticates a connection when

@@ -133,18 +133,28 @@ static void turn_away(struct exchange *x)
 
 static void challenge(struct exchange *x, struct hop *hop, struct slice nonce)
 {
-	char proof[HOP_PROOF_BYTES];
-
 	if (!hop_is_nonce(nonce) || !hop_draw_nonce(hop->ours)) {
 		turn_away(x);
 		return;
 	}
 	memcpy(hop->theirs, nonce.at, HOP_NONCE_BYTES - 1);
-	size_t len = hop_prove(secret_of(x), HOP_OWNER, hop->theirs, hop->ours, proof);
-	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: challenge %s %.*s\r\n", hop->ours,
-		(int)len, proof);
+	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: challenge %s\r\n", hop->ours);
 	hop->state = HOP_CHALLENGED;
 	x->tunnel.is_event = true; /* not counted */
+	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
+}
+
+/* It has proven that it has the secret, and is shown that this node has it, too. */
+static void welcome(struct exchange *x, struct hop *hop)
+{
+	char proof[HOP_PROOF_BYTES];
+	size_t len = hop_prove(secret_of(x), HOP_OWNER, hop->theirs, hop->ours, proof);
+
+	hop->state = HOP_PROVEN;
+	hop->proven_to = x->use->site->serial;
+	delist(x->client);
+	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: welcome %.*s\r\n", (int)len, proof);
+	x->tunnel.is_event = true;
 	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
 }
 
@@ -167,14 +177,9 @@ static void greet(struct exchange *x, struct hop *hop, struct slice value)
 		turn_away(x);
 		return;
 	}
-	hop->state = HOP_PROVEN;
 	memcpy(hop->proof, value.at, value.len);
 	hop->proof_len = value.len;
-	hop->proven_to = x->use->site->serial;
-	delist(x->client);
-	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: welcome\r\n");
-	x->tunnel.is_event = true;
-	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
+	welcome(x, hop);
 }
 
 /* A reload may have brought another secret, or taken it away. */

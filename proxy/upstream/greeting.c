@@ -52,18 +52,22 @@ static struct slice value_of(const struct greeting *greeting, const char *word)
 static bool answer_challenge(struct greeting *greeting, struct stream *stream, struct slice secret)
 {
 	struct slice value = value_of(greeting, "challenge");
-	char theirs[HOP_NONCE_BYTES], proof[HOP_PROOF_BYTES];
+	char proof[HOP_PROOF_BYTES];
 
-	if (value.len <= HOP_NONCE_BYTES || value.at[HOP_NONCE_BYTES - 1] != ' ' ||
-		!hop_is_nonce((struct slice){value.at, HOP_NONCE_BYTES - 1}))
+	if (!hop_is_nonce(value))
 		return false;
-	memcpy(theirs, value.at, HOP_NONCE_BYTES - 1);
-	theirs[HOP_NONCE_BYTES - 1] = '\0';
-	const struct slice given = {value.at + HOP_NONCE_BYTES, value.len - HOP_NONCE_BYTES};
-	if (!hop_is_proof(secret, HOP_OWNER, greeting->nonce, theirs, given))
-		return false;
-	size_t len = hop_prove(secret, HOP_ASKER, greeting->nonce, theirs, proof);
+	memcpy(greeting->theirs, value.at, HOP_NONCE_BYTES - 1);
+	greeting->theirs[HOP_NONCE_BYTES - 1] = '\0';
+	size_t len = hop_prove(secret, HOP_ASKER, greeting->nonce, greeting->theirs, proof);
 	return send_request(stream, "proof", (struct slice){proof, len});
+}
+
+static bool is_welcome(const struct greeting *greeting, struct slice secret)
+{
+	struct slice value = value_of(greeting, "welcome");
+
+	return value.at &&
+	       hop_is_proof(secret, HOP_OWNER, greeting->nonce, greeting->theirs, value);
 }
 
 enum greeting_progress greeting_run(
@@ -71,6 +75,7 @@ enum greeting_progress greeting_run(
 {
 	struct buffer buffer = {
 		greeting->in, greeting->len, greeting->len, sizeof(greeting->in) - 1};
+	const struct slice known = {secret->at, secret->len};
 
 	while (buffer_room(&buffer) > 0) {
 		enum stream_result result = stream_read(stream, &buffer);
@@ -86,8 +91,8 @@ enum greeting_progress greeting_run(
 	if (!strstr(greeting->in, "\r\n\r\n"))
 		return buffer_room(&buffer) > 0 ? GREETING_GOES_ON : GREETING_FAILED;
 	if (greeting->is_welcome_due)
-		return value_of(greeting, "welcome").at ? GREETING_DONE : GREETING_FAILED;
-	if (!answer_challenge(greeting, stream, (struct slice){secret->at, secret->len}))
+		return is_welcome(greeting, known) ? GREETING_DONE : GREETING_FAILED;
+	if (!answer_challenge(greeting, stream, known))
 		return GREETING_FAILED;
 	greeting->is_welcome_due = true;
 	greeting->len = 0;

@@ -2,8 +2,8 @@
  * The beginning of a connection to another node: both prove that they have the fleet's secret
  * (base/hop_proof.h), by two requests that nothing is forwarded of.
  *
- *   GET /.sluice/hop, Sluice-Hop: hello NONCE  -->  200, Sluice-Hop: challenge NONCE PROOF
- *   GET /.sluice/hop, Sluice-Hop: proof PROOF  -->  200, Sluice-Hop: welcome
+ *   GET /.sluice/hop, Sluice-Hop: hello NONCE  -->  200, Sluice-Hop: challenge NONCE
+ *   GET /.sluice/hop, Sluice-Hop: proof PROOF  -->  200, Sluice-Hop: welcome PROOF
  *
  * Then it carries requests as any connection to a server. exchange/hop.h is the other side.
  */
@@ -17,7 +17,7 @@ struct conf_secret;
 
 struct greeting {
 	bool is_welcome_due; /* the proof was sent */
-	char nonce[HOP_NONCE_BYTES];
+	char nonce[HOP_NONCE_BYTES], theirs[HOP_NONCE_BYTES];
 	char in[2048];
 	uint32_t len;
 };

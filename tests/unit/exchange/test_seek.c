@@ -105,14 +105,16 @@ static void greet(struct stage *stage)
 	stage->worker->fleet.secret = &known;
 	assert_non_null(hello);
 	memcpy(theirs, hello + strlen("hello "), HOP_NONCE_BYTES - 1);
-	size_t len = hop_prove(secret, HOP_OWNER, theirs, theirs, proof);
 	snprintf(head, sizeof(head),
-		"HTTP/1.1 200 OK\r\nSluice-Hop: challenge %s %.*s\r\nContent-Length: 0\r\n\r\n",
-		theirs, (int)len, proof);
+		"HTTP/1.1 200 OK\r\nSluice-Hop: challenge %s\r\nContent-Length: 0\r\n\r\n", theirs);
 	stage_server_sends(stage, 0, head);
 	stage_server_got(stage, 0);
-	assert_int_equal(memory_peer_send(stage->servers[0].wire, WELCOME, strlen(WELCOME)),
-		strlen(WELCOME));
+	int len = (int)hop_prove(secret, HOP_OWNER, theirs, theirs, proof);
+	snprintf(head, sizeof(head),
+		"HTTP/1.1 200 OK\r\nSluice-Hop: welcome %.*s\r\nContent-Length: 0\r\n\r\n", len,
+		proof);
+	assert_int_equal(
+		memory_peer_send(stage->servers[0].wire, head, strlen(head)), strlen(head));
 }
 
 /* The session is another's before the request leaves: what stands still there would never answer.
