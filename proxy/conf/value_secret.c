@@ -8,6 +8,9 @@
 
 #define SECRET_BYTES 4096
 
+/* Shorter ones can be guessed: a token or a proof that is signed by one lets its reader try all. */
+#define SECRET_LEAST 16
+
 /* Takes the secret, of which base64 may be written. */
 static bool keep(struct value *value, struct slice text)
 {
@@ -24,8 +27,14 @@ static bool keep(struct value *value, struct slice text)
 	} else {
 		*secret = (struct conf_secret){value_text(value, text), text.len};
 	}
-	return secret->len > 0 ||
-	       value_fail_plainly(value, "the secret is empty; expected at least one byte");
+	if (secret->len == 0)
+		return value_fail_plainly(value, "the secret is empty; expected at least one byte");
+	if (secret->len < SECRET_LEAST && value->build->names_files)
+		value_warn(value,
+			"the secret has %zu bytes, and can be guessed from what is signed with "
+			"it; expected at least %d",
+			secret->len, SECRET_LEAST);
+	return true;
 }
 
 /* The file's bytes without the end of a line behind them. */

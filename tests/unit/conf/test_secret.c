@@ -60,6 +60,26 @@ static void assert_key(const char *setting, const char *expected, size_t len)
 	conf_release(conf);
 }
 
+/* NULL: of no secret. */
+static void assert_warned(const char *setting, const char *what)
+{
+	struct conf_errors errors;
+	const struct conf *conf = load(setting, &errors);
+	const char *found = NULL;
+
+	assert_non_null(conf);
+	conf_errors_free(&errors);
+	for (size_t i = 0; i < conf->warning_count; i++) {
+		if (strstr(conf->warnings[i].text, "the secret has"))
+			found = conf->warnings[i].text;
+	}
+	if (what)
+		assert_string_equal(found, what);
+	else
+		assert_null(found);
+	conf_release(conf);
+}
+
 static void assert_wrong(const char *setting, const char *what)
 {
 	struct conf_errors errors;
@@ -158,12 +178,34 @@ static void a_dump_shows_no_password(void **state)
 	unsetenv("WORD");
 }
 
+static void short_ones_are_warned_of(void **state)
+{
+	(void)state;
+	write_file(key, "x\n", 2);
+	assert_warned("grip_key = file:grip.key",
+		"[sluice] grip_key: the secret has 1 bytes, and can be guessed from what is signed "
+		"with it; expected at least 16");
+	write_file(key, "0123456789abcde\n", 16);
+	assert_warned("grip_key = file:grip.key",
+		"[sluice] grip_key: the secret has 15 bytes, and can be guessed from what is "
+		"signed with it; expected at least 16");
+	write_file(key, "0123456789abcdef\n", 17);
+	assert_warned("grip_key = file:grip.key", NULL);
+#ifdef HAVE_REDIS
+	write_file(key, "x\n", 2);
+	assert_warned("[fleet]\nstore = redis://h\nbind = 127.0.0.1:9\nsecret = file:grip.key",
+		"[fleet] secret: the secret has 1 bytes, and can be guessed from what is signed "
+		"with it; expected at least 16");
+#endif
+}
+
 UNIT_SUITE(test_secret)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(from_files),
 		cmocka_unit_test(from_the_environment),
 		cmocka_unit_test(wrong_ones),
+		cmocka_unit_test(short_ones_are_warned_of),
 		cmocka_unit_test(a_dump_shows_no_password),
 	};
 	return cmocka_run_group_tests(tests, begin, end);
