@@ -15,12 +15,23 @@ enum {
 	LEAVE_MS = 1000, /* until an answer is not waited for any more */
 	AFTER_MS =
 		1000, /* or a third of the lease: for an answer behind a lease that ended unasked */
-	CONNECT_MS = 5000, /* for the first answer, beside the time of --wait */
+	CONNECT_MS = 5000,      /* for the first answer, beside the time of --wait, at most, */
+	CONNECT_LEAST_MS = 1000 /* and at least; between them twice store_timeout */
 };
 
 static uint64_t now_ms(const struct lock_hold *hold)
 {
 	return loop_now_ms(&hold->store->loop);
+}
+
+/* A store that has not answered within this time is as good as away. */
+static uint64_t connect_ms_of(const struct lock_hold *hold)
+{
+	uint64_t twice_ms = 2 * hold->store->conf->fleet.store_timeout_ms;
+
+	if (twice_ms < CONNECT_LEAST_MS)
+		return CONNECT_LEAST_MS;
+	return twice_ms < CONNECT_MS ? twice_ms : CONNECT_MS;
 }
 
 static void set(struct lock_hold *hold, struct deadline *deadline, uint64_t in_ms)
@@ -313,7 +324,7 @@ void lock_hold_begin(struct lock_hold *hold, struct lock_store *store, const cha
 	deadline_init(&hold->last, store->loop.base, on_last);
 	hold->began_ms = now_ms(hold);
 	if (wait_ms < UINT64_MAX - CONNECT_MS)
-		set(hold, &hold->last, wait_ms + CONNECT_MS);
+		set(hold, &hold->last, wait_ms + connect_ms_of(hold));
 	be_born(hold, 0);
 	set(hold, &hold->next, RETRY_MS); /* or when the store is ready */
 }

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "conf/conf.h"
 #include "tests/unit/base/fake_clock.h"
 #include "tests/unit/suite.h"
 
@@ -15,6 +16,7 @@
 #define BEGIN_MS 50000
 
 static struct world {
+	struct conf conf;
 	struct lock_store store;
 	struct lock_hold hold;
 	struct lock_ask *asked; /* NULL: nothing is under way */
@@ -72,6 +74,8 @@ static int begin(void **state)
 	(void)state;
 	memset(&world, 0, sizeof(world));
 	fake_clock_boot_ns = boot_ns;
+	world.conf.fleet.store_timeout_ms = 100;
+	world.store.conf = &world.conf;
 	world.store.loop.now_known = true;
 	world.store.loop.now_ms = BEGIN_MS;
 	return 0;
@@ -304,11 +308,30 @@ static void a_store_that_is_never_heard_is_given_up(void **state)
 	(void)state;
 	begin_wait(1000);
 	answer_as(LOCK_UNKNOWN, 0, 0, "");
-	go_to(5999);
+	go_to(1999);
 	assert_int_equal(world.hold.state, HOLD_TAKING);
 	answer_as(LOCK_UNKNOWN, 0, 0, "");
-	go_to(6000);
+	go_to(2000);
 	assert_done(HOLD_NOT_HAD);
+}
+
+/* --wait 0: its time is that of a node's store, and not that of a wait. */
+static void a_store_that_hangs_is_given_up_after_twice_its_timeout(void **state)
+{
+	static const struct {
+		uint64_t timeout_ms, gives_up_ms;
+	} all[] = {{100, 1000}, {1500, 3000}, {10000, 5000}};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		begin(state);
+		world.conf.fleet.store_timeout_ms = all[i].timeout_ms;
+		begin_wait(0);
+		go_to(all[i].gives_up_ms - 1);
+		assert_int_equal(world.hold.state, HOLD_TAKING);
+		go_to(all[i].gives_up_ms);
+		assert_done(HOLD_NOT_HAD);
+		end(state);
+	}
 }
 
 static void a_store_that_refuses_is_no_wait(void **state)
@@ -461,6 +484,7 @@ UNIT_SUITE(test_lock_hold)
 		HOLD_TEST(another_may_have_been_faster_then),
 		HOLD_TEST(another_is_waited_for),
 		HOLD_TEST(a_store_that_is_never_heard_is_given_up),
+		HOLD_TEST(a_store_that_hangs_is_given_up_after_twice_its_timeout),
 		HOLD_TEST(a_store_that_refuses_is_no_wait),
 		HOLD_TEST(it_is_released_once_the_last_ask_is_answered),
 		HOLD_TEST(a_release_that_comes_too_late_is_a_loss),
