@@ -71,3 +71,25 @@ int query_ask(
 	free(query->text);
 	return status;
 }
+
+static void note_other_nodes(struct call *call)
+{
+	json_t *answer;
+
+	call->remote.is_quiet = true; /* 404: there is no [fleet] */
+	if (remote_call(&call->remote, "GET", "/api/v1/fleet", NULL, &answer) == REMOTE_OK)
+		fprintf(stderr, "sluice: changed at this node only; "
+				"repeat the command at each other node of the fleet\n");
+	call->remote.is_quiet = false;
+	json_decref(answer);
+}
+
+int query_change(
+	struct query *query, struct call *call, const char *method, json_t *body, call_print *print)
+{
+	int status = query_ask(query, call, method, body, print);
+
+	if (status == 0)
+		note_other_nodes(call);
+	return status;
+}

@@ -53,5 +53,9 @@ void query_drop(struct query *query);
 /* Asks, and frees the query. */
 int query_ask(struct query *query, struct call *call, const char *method, json_t *body,
 	call_print *print);
+/* The same of a change, which a line on stderr then says is one node's if the node has a [fleet].
+ */
+int query_change(struct query *query, struct call *call, const char *method, json_t *body,
+	call_print *print);
 
 #endif

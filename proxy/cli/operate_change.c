@@ -48,7 +48,7 @@ int cli_set_limit(struct call *call, call_print *print)
 	}
 	query_begin(&query, "/api/v1/limits");
 	query_add_segment(&query, call->words[1]);
-	return query_ask(&query, call, "PATCH", body, print);
+	return query_change(&query, call, "PATCH", body, print);
 }
 
 /* A number, or `file`. NULL with a line on standard error. */
@@ -84,13 +84,16 @@ int cli_set_server(struct call *call)
 	query_add_segment(&query, "servers");
 	query_add_segment(&query, call->words[2]);
 	query_add_segment(&query, call->words[0]);
-	return query_ask(&query, call, is_weight ? "PUT" : "POST", body, print_members);
+	return query_change(&query, call, is_weight ? "PUT" : "POST", body, print_members);
 }
 
 int cli_set_log_level(struct call *call)
 {
-	return call_ask(call, "PUT", "/api/v1/log-level",
-		json_pack("{s:s}", "level", call->words[0]), print_members);
+	struct query query;
+
+	query_begin(&query, "/api/v1/log-level");
+	return query_change(
+		&query, call, "PUT", json_pack("{s:s}", "level", call->words[0]), print_members);
 }
 
 /* As lines of a file. */

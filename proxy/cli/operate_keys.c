@@ -43,7 +43,9 @@ static int ask(struct call *call, const char *method, json_t *body)
 	query_begin(&query, "/api/v1/keys");
 	query_add_segment(&query, key);
 	free(key);
-	return query_ask(&query, call, method, body, print_members);
+	return body || strcmp(method, "DELETE") == 0
+		       ? query_change(&query, call, method, body, print_members)
+		       : query_ask(&query, call, method, NULL, print_members);
 }
 
 int cli_keys(struct call *call)
@@ -85,5 +87,5 @@ int cli_override(struct call *call)
 	query_begin(&query, "/api/v1/callers");
 	query_add_segment(&query, call->words[0]);
 	query_add_segment(&query, "override");
-	return query_ask(&query, call, is_end ? "DELETE" : "PUT", body, print_members);
+	return query_change(&query, call, is_end ? "DELETE" : "PUT", body, print_members);
 }

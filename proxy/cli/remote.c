@@ -157,7 +157,8 @@ static enum remote_result perform(const struct curl_functions *curl, CURL *call,
 	*answer = text->text ? json_loads(text->text, 0, NULL) : NULL;
 	if (status < 300 && *answer)
 		return REMOTE_OK;
-	report_problem(status, *answer);
+	if (!remote->is_quiet)
+		report_problem(status, *answer);
 	json_decref(*answer);
 	*answer = NULL;
 	return REMOTE_REFUSED;

@@ -13,6 +13,7 @@ struct remote {
 	char *socket_path; /* NULL: TCP */
 	char *token;       /* NULL: none */
 	unsigned waits_s;  /* by so much an answer may be late */
+	bool is_quiet;     /* an error that it answers is not written to stderr */
 };
 
 /*

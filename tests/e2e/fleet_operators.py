@@ -174,5 +174,25 @@ def commands(t):
     status, text = operate(node, "reset", "127.0.0.1", "--limit", "own")
     equal((status, "own" in text), (0, True), text)
 
+@test("a command that changes a node of a fleet says that it changes this node alone", workers=[1])
+def one_node(t):
+    redis = Redis(t)
+    note = "changed at this node only; repeat the command at each other node of the fleet"
+    plans = ("[plans]\nkey = header:X-Api-Key\n[plan gold]\nlimits = own\n[plan default]\nlimits = it\n"
+             + limit("it", "4 per 1h") + "[limit own]\nkey = header:X-Api-Key\nrate = 3 per 1h\n")
+    sections = plans + to(t.origin(), route="limits = plan, it")
+    fleet, = nodes(t, redis, f"[admin]\nbind = unix:{t.path('admin')}\n" + sections, 1)
+    alone = t.sluice(f"[admin]\nbind = unix:{t.path('alone')}\n" + sections.replace("scope = fleet\nfleet = exact\n", ""))
+    address = alone.sections.partition("server = ")[2].split()[0]
+    changes = (("keys", "set", "ann", "gold"), ("keys", "revoke", "ann"), ("keys", "delete", "ann"),
+               ("limits", "set", "it", "rate=5 per 1h"), ("upstreams", "weight", "origin", address, "2"),
+               ("log-level", "info"))
+    for words in changes:
+        for node, noted in ((fleet, True), (alone, False)):
+            status, text = operate(node, *words)
+            equal((status, note in text), (0, noted), f"{words}: {text}")
+    for words in (("keys", "show", "ann"), ("limits", "set", "none", "rate=5 per 1h")):
+        equal((operate(fleet, *words)[0], note in operate(fleet, *words)[1]), (1, False), f"{words}")
+
 
 main()

@@ -27,6 +27,8 @@ static struct {
 	char asked[TEXT_BYTES], conf[256], admin[256], token_file[256];
 } fake;
 
+static bool has_fleet; /* it is a node of one */
+
 int __wrap_remote_find(
 	struct remote *remote, const char *admin, const char *conf_path, const char *token_path);
 enum remote_result __wrap_remote_call(const struct remote *remote, const char *method,
@@ -45,9 +47,12 @@ int __wrap_remote_find(
 enum remote_result __wrap_remote_call(const struct remote *remote, const char *method,
 	const char *path, const json_t *body, json_t **answer)
 {
+	if (remote->is_quiet) { /* behind a change: is there a fleet? */
+		assert_string_equal(path, "/api/v1/fleet");
+		*answer = has_fleet ? json_object() : NULL;
+		return has_fleet ? REMOTE_OK : REMOTE_REFUSED;
+	}
 	char *text = body ? json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-
-	(void)remote;
 	snprintf(fake.asked, sizeof(fake.asked), "%s %s%s%s", method, path, text ? " " : "",
 		text ? text : "");
 	free(text);
@@ -385,6 +390,29 @@ static void an_answer_without_members_is_printed(void **state)
 		assert_int_equal(run(askings[i].words, "{}").status, 0);
 }
 
+static void a_change_of_one_node_of_a_fleet_says_so(void **state)
+{
+	static const char *const changes[][WORDS_MAX] = {{"keys", "revoke", "ann"},
+		{"keys", "delete", "ann"}, {"override", "00ff", "end"},
+		{"limits", "set", "a", "rate=9 per 1s"}, {"upstreams", "drain", "u", "h:80"},
+		{"log-level", "debug"}};
+	static const char *const show[WORDS_MAX] = {"keys", "show", "ann"};
+
+	(void)state;
+	for (unsigned fleet = 0; fleet < 2; fleet++) {
+		has_fleet = fleet == 1;
+		for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+			struct printed printed = run(changes[i], "{}");
+			assert_int_equal(printed.status, 0);
+			assert_int_equal(strstr(printed.err, "changed at this node only") != NULL,
+				has_fleet);
+		}
+	}
+	assert_string_equal(run(show, "{}").err, "");
+	assert_string_equal(strstr(run(changes[0], NULL).err, "changed") ? "changed" : "", "");
+	has_fleet = false;
+}
+
 UNIT_SUITE(test_operate)
 {
 	const struct CMUnitTest tests[] = {
@@ -395,6 +423,7 @@ UNIT_SUITE(test_operate)
 		cmocka_unit_test(help_prints_the_lines_of_the_command),
 		cmocka_unit_test(an_answer_is_a_table),
 		cmocka_unit_test(an_answer_without_members_is_printed),
+		cmocka_unit_test(a_change_of_one_node_of_a_fleet_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
