@@ -97,7 +97,8 @@ const struct option options_route[] = {
 			"forgotten: a connection of its own, its measured rate."},
 	{"session_scope", &type_choice, LIVE, RESTRICTS, AT(sessions.of_fleet), .fallback = "node", .words = scopes,
 		.help = "Whether each node orders a session's requests by itself, or one node of "
-			"the fleet at a time owns the session and orders all of them."},
+			"the fleet at a time owns the session and serves all of them; requests that are "
+			"outstanding at several nodes at once have no order among them."},
 	{"session_elsewhere", &type_choice, LIVE, FREE, AT(sessions.refuses_elsewhere), .fallback = "forward",
 		.words = elsewheres,
 		.help = "With session_scope = fleet, whether a request of a session that another "
