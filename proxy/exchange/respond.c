@@ -415,10 +415,11 @@ static void relayed(struct exchange *x)
 	exchange_end(x);
 }
 
-/* Is it held (exchange/held.h), so that its response comes from elsewhere, and later? */
+/* Is it held (exchange/held.h), so that its response comes from elsewhere, and later? Not where its
+ * client left before all of the server's was collected: the rest is read as any other's. */
 static bool waits_held(const struct exchange *x)
 {
-	return x->tunnel.hold && !x->tunnel.collects && !x->answer.begun;
+	return x->tunnel.hold && x->client && !x->tunnel.collects && !x->answer.begun;
 }
 
 void respond_run(struct exchange *x)

@@ -427,6 +427,8 @@ void grip_held(struct exchange *x)
 			set_deadline(hold, after_s(hold, hold->keep_alive_s));
 		end_head(hold, false, 0);
 		held_send(x, (struct slice){hold->head, hold->head_bytes}, false);
+		if (x->tunnel.hold && !x->down.spool)
+			leave_channels(hold); /* an answer without content, as one to HEAD */
 	}
 	if (x->tunnel.hold && x->worker->draining)
 		drain_soon(hold);

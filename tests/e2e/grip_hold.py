@@ -4,7 +4,7 @@ import json
 import time
 
 from lib.admin import value, with_admin
-from lib.process import until
+from lib.process import DEADLINE_SECONDS, until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
 from lib.workers import leave
@@ -219,6 +219,45 @@ def signatures(t):
     sluice, _, origin = held(t, settings=f"grip_key = file:{t.file('grip.key', 'a secret of more than thirty-two bytes' + chr(10))}")
     t.client(sluice).ask("/plain", fields=[("Grip-Sig", "forged"), ("Grip_Sig", "forged")])
     equal([value.count(".") for name, value in origin.last().fields if name == "Grip-Sig"], [2])
+
+
+@test("the answer to HEAD ends a stream at once, also where its client takes nothing for longer than the keep-alive", workers=[1])
+def unsent_head(t):
+    server = t.origin(lambda x: x.reply(200, b"", [("Grip-Hold", "stream"), ("Grip-Channel", "a"), ("X-Large", "x" * 30_000),
+                                                   ("Grip-Keep-Alive", "\\n; format=cstring; timeout=1")]))
+    sluice, admin = with_admin(t, to(server, route=HOLD))
+    client, other = t.client(sluice, receive_buffer=4096), t.client(sluice)
+    client.send(b"HEAD / HTTP/1.1\r\nHost: api.test\r\n\r\n" * 300)  # 9 MB, more than the system sends ahead
+    wait_for(other, "/").read_through(b"\r\n\r\n")
+    for _ in range(3):
+        other.read_through(b"\n\r\n")  # its keep-alive: one was due on the client's stream, too
+    subscribed(admin, 1)
+    publish(admin, "a", http_stream={"content": "to other", "action": "close"})
+    for _ in range(300):
+        equal(client.response("HEAD").status, 200)
+    subscribed(admin, 0)
+
+
+@test("a client leaves before all of the response that is to be held has come: its place is free with the response's end", workers=[1])
+def left_while_collected(t):
+    go = t.event()
+
+    def serve(x):
+        if x.request.target == "/plain":
+            x.reply(200)
+            return
+        x.send(b"HTTP/1.1 200 OK\r\nGrip-Hold: response\r\nGrip-Channel: a\r\nContent-Length: 10\r\n\r\nfirst")
+        go.wait(DEADLINE_SECONDS)
+        x.send(b"-last")
+
+    origin = t.origin(serve)
+    sluice, _ = with_admin(t, to(f"{origin} max_in_flight=1", route=HOLD), settings="log_level = debug\n")
+    client = wait_for(t.client(sluice), "/response")
+    sluice.process.wait_output("forwarding -> relaying")
+    leave(sluice, client)
+    other = wait_for(t.client(sluice), "/plain")
+    go.set()
+    equal(other.response().status, 200)
 
 
 @test("a drain ends what is held: polls get the server's answer, streams their end", workers=[4])
