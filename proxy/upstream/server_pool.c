@@ -222,21 +222,30 @@ static bool has_place(const struct server *server)
 	return bound == 0 || atomic_load(&server->state->in_flight) < bound;
 }
 
+/* With the lock: does one before it wait for the server, too, and could have it? `room`: for one
+ * without a connection. */
+static bool is_behind(
+	const struct connection_waiter *waiter, const struct server_state *server, bool room)
+{
+	const struct connection_waiter *before = waiter->prev;
+
+	while (before && !((room || before->has_connection) && waits_for(before, server)))
+		before = before->prev;
+	return before != NULL;
+}
+
 /* With the lock: has one of the servers a place and a connection for it? What those before it wait
- * for is theirs: they have been woken, or will be. */
+ * for is theirs: they have been woken, or will be. A place is not where they lack a connection. */
 static bool is_free(const struct connection_waiter *waiter)
 {
 	const struct upstream *upstream = waiter->upstream;
 
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		const struct server_state *server = upstream->servers[i].state;
-		const struct connection_waiter *before = waiter->prev;
-		if (!(waiter->servers >> i & 1) || !has_place(&upstream->servers[i]) ||
-			!(waiter->has_connection || has_room(server, waiter->worker)))
+		if (!(waiter->servers >> i & 1) || !has_place(&upstream->servers[i]))
 			continue;
-		while (before && !waits_for(before, server))
-			before = before->prev;
-		if (!before)
+		bool room = has_room(server, waiter->worker);
+		if ((room || waiter->has_connection) && !is_behind(waiter, server, room))
 			return true;
 	}
 	return false;

@@ -2,14 +2,21 @@
  * which order. */
 #include "upstream/server_pool.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include "linked.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suite.h"
+#include "upstream/upstream.h"
 
 static const struct stage_conf unbounded = {.two_workers = true};
 static const struct stage_conf bounded = {.two_workers = true,
 	.more = "[upstream v]\nserver = 127.0.0.1:4 max_connections=2\n"
 		"server = 127.0.0.1:5 max_connections=1\n"};
+
+static const struct stage_conf with_places = {.two_workers = true,
+	.more = "[upstream v]\nserver = 127.0.0.1:4 max_connections=2 max_in_flight=1\n"};
 
 static void begin_bounded(struct linked *l)
 {
@@ -410,6 +417,91 @@ static void those_that_are_shared_wake_as_many(void **state)
 	linked_end(&l);
 }
 
+/* ---- waiting for a place --------------------------------------------------------------------- */
+
+static void begin_with_places(struct linked *l)
+{
+	linked_begin(l, &with_places);
+	l->server = &l->stage->relay.site->upstreams[1]->servers[0];
+	gone_on_count = 0;
+}
+
+/* Its session has a connection. One before it that has none can't use the place. */
+static void one_that_lacks_a_connection_leaves_the_place_to_one_that_has(void **state)
+{
+	struct waiting first = {0}, second = {.line.has_connection = true};
+	struct linked l;
+
+	(void)state;
+	begin_with_places(&l);
+	struct server_connection *a = linked_get(&l), *b = linked_get(&l);
+	assert_true(server_take_place(l.server));
+	assert_int_equal(wait(&l, &first, 1, 1), POOL_WAITS);
+	assert_int_equal(wait(&l, &second, 2, 1), POOL_WAITS);
+	server_done(l.server);
+	stage_turn(l.stage);
+	assert_int_equal(gone_on_count, 1);
+	assert_int_equal(gone_on[0], 2);
+	server_connection_close(a);
+	stage_turn(l.stage);
+	assert_int_equal(gone_on_count, 2);
+	assert_int_equal(gone_on[1], 1);
+	server_connection_close(b);
+	linked_end(&l);
+}
+
+#define TRIES 20000
+
+/* Another worker, which tries to have a place as often as told to. */
+struct other {
+	struct server *server;
+	atomic_uint told, done;
+};
+
+static void *try_places(void *arg)
+{
+	struct other *other = arg;
+
+	for (unsigned i = 1; i <= TRIES; i++) {
+		for (unsigned spins = 0; atomic_load(&other->told) < i; spins++)
+			if (spins > 1000) /* it has no processor */
+				sched_yield();
+		if (server_take_place(other->server))
+			server_done(other->server);
+		atomic_store(&other->done, i);
+	}
+	return NULL;
+}
+
+/* A try that fails must not look like a place that is taken. */
+static void a_place_given_back_wakes_one_whatever_others_try(void **state)
+{
+	struct other other = {0};
+	struct linked l;
+	pthread_t thread;
+
+	(void)state;
+	begin_with_places(&l);
+	other.server = l.server;
+	assert_int_equal(pthread_create(&thread, NULL, try_places, &other), 0);
+	for (unsigned i = 1; i <= TRIES; i++) {
+		struct waiting waiting = {.line.has_connection = true};
+		assert_true(server_take_place(l.server));
+		assert_int_equal(wait(&l, &waiting, 0, 1), POOL_WAITS);
+		atomic_store(&other.told, i);
+		for (volatile unsigned pause = i % 256; pause > 0; pause--)
+			; /* to meet it at each of its steps */
+		server_done(l.server);
+		while (atomic_load(&other.done) < i)
+			sched_yield();
+		assert_false(pool_has_waiters(upstream_of(&l)));
+		pool_run(l.stage->worker);
+		gone_on_count = 0;
+	}
+	pthread_join(thread, NULL);
+	linked_end(&l);
+}
+
 /* ---- whatever happens ------------------------------------------------------------------------ */
 
 /* Two workers take, keep and close under a bound that changes. A plain count says what there is. */
@@ -481,6 +573,8 @@ UNIT_SUITE(test_server_pool)
 		cmocka_unit_test(one_that_leaves),
 		cmocka_unit_test(a_higher_bound_wakes_as_many),
 		cmocka_unit_test(those_that_are_shared_wake_as_many),
+		cmocka_unit_test(one_that_lacks_a_connection_leaves_the_place_to_one_that_has),
+		cmocka_unit_test(a_place_given_back_wakes_one_whatever_others_try),
 		cmocka_unit_test(no_connection_is_lost),
 	};
 
