@@ -441,20 +441,27 @@ unsigned server_choose_address(
 	return *turn;
 }
 
-/* Takes a place at the server unless another worker has taken the last one just now. */
+/* Takes a place at the server unless another worker has taken the last one just now. A try that
+ * fails changes nothing: the place that another worker gives back meanwhile would seem to be taken,
+ * and would wake none of those that wait. */
 bool server_take_place(struct server *server)
 {
+	atomic_uint *in_flight = &server->state->in_flight;
 	uint32_t bound = server->conf->max_in_flight;
 
 	/* relaxed: a count; nothing is read by it */
-	if (atomic_fetch_add_explicit(&server->state->in_flight, 1, memory_order_relaxed) < bound ||
-		bound == 0) {
-		capacity_used(server->state);
-		return true;
+	if (bound == 0) {
+		atomic_fetch_add_explicit(in_flight, 1, memory_order_relaxed);
+	} else {
+		uint32_t count = atomic_load_explicit(in_flight, memory_order_relaxed);
+		do {
+			if (count >= bound)
+				return false;
+		} while (!atomic_compare_exchange_weak_explicit(
+			in_flight, &count, count + 1, memory_order_relaxed, memory_order_relaxed));
 	}
-	/* Nobody waits for what was never there. */
-	atomic_fetch_sub_explicit(&server->state->in_flight, 1, memory_order_relaxed);
-	return false;
+	capacity_used(server->state);
+	return true;
 }
 
 struct server *upstream_pick(struct upstream *upstream, unsigned worker, uint64_t servers,
