@@ -6,7 +6,8 @@ cd "${top_srcdir:-.}" || exit 1
 count=0 failed=0
 errors=$(mktemp)
 text=$(mktemp)
-trap 'rm -f "$errors" "$text"' EXIT
+synopsis=$(mktemp)
+trap 'rm -f "$errors" "$text" "$synopsis"' EXIT
 
 # point TITLE: passes if $errors is empty.
 point() {
@@ -18,6 +19,11 @@ point() {
 	else
 		echo "ok $count - $1"
 	fi
+}
+
+# The lines of over 80 columns, and words so long that the source has lost the blanks between them.
+too_wide() {
+	grep -E '^.{81}|[A-Za-z(),.]{50}'
 }
 
 # missing FILE WORD...: the words that the rendered page does not have, as words of their own.
@@ -40,9 +46,12 @@ keys_are_there() {
 
 commands_are_there() {
 	help=$("$SLUICE" --help 2>&1)
+	sed -n '/^SYNOPSIS/,/^DESCRIPTION/p' "$text" >"$synopsis"
 	# shellcheck disable=SC2046 # words are meant
-	missing "$text" $(echo "$help" | sed -n 's/^ *\(usage: \)\{0,1\}sluice \([a-z|-][a-z |-]*\).*/\2/p' | tr ' |' '\n\n' | sort -u) \
-		$(echo "$help" | grep -oE -- '--[a-z-]+' | sort -u) 'EXIT STATUS' HUP TERM USR1 USR2
+	missing "$synopsis" $(echo "$help" |
+		sed -n 's/^ *\(usage: \)\{0,1\}sluice \([a-z]\)/\2/p' | sed 's/  .*//; s/[^a-z |-].*//' | tr ' |' '\n\n' | sort -u)
+	# shellcheck disable=SC2046 # words are meant
+	missing "$text" $(echo "$help" | grep -oE -- '--[a-z-]+' | sort -u) 'EXIT STATUS' HUP TERM USR1 USR2
 }
 
 functions_are_there() {
@@ -55,8 +64,12 @@ for page in sluice.8 sluice.ini.5 throttle.3; do
 	if command -v groff >/dev/null; then
 		groff -t -mandoc -Tascii -P-cbou -rLL=200n -wall -Wbreak "etc/man/$page" 2>"$errors" >"$text"
 		point "$page by groff"
+		: >"$errors"
+		groff -t -mandoc -Tascii -P-cbou -rLL=78n "etc/man/$page" 2>>"$errors" | too_wide >>"$errors"
+		point "$page fits a terminal of 80 columns"
 	else
 		echo "ok $((count += 1)) - $page by groff # SKIP groff is not installed"
+		echo "ok $((count += 1)) - $page fits a terminal of 80 columns # SKIP groff is not installed"
 	fi
 	: >"$errors"
 	if command -v mandoc >/dev/null; then
