@@ -36,6 +36,7 @@ struct grip_hold {
 	struct shared_frame *frame; /* the response that was published; held */
 	struct deadline deadline;   /* response: Grip-Timeout; stream: the keep-alive */
 	bool is_stream, is_interval, is_over;
+	bool lacks_content;    /* HEAD or 304: a length would be that of what is not sent */
 	uint32_t keep_alive_s; /* 0: none */
 	uint32_t timeout_s;
 	size_t keep_alive_bytes, channels_bytes, head_bytes;
@@ -209,6 +210,7 @@ static const char *fill(struct grip_hold *hold, const struct http_head *head, si
 			why = read_field(
 				hold, name, http_field_value(head, &head->fields[i]), &status);
 	}
+	hold->lacks_content = hold->exchange->request.method == HTTP_METHOD_HEAD || status == 304;
 	put_head(hold, head, room, status);
 	return why;
 }
@@ -285,7 +287,7 @@ static void finish(struct grip_hold *hold)
 		held_finish(x);
 		return;
 	}
-	end_head(hold, true, spool_bytes(x->down.spool));
+	end_head(hold, !hold->lacks_content, spool_bytes(x->down.spool));
 	held_send(x, (struct slice){hold->head, hold->head_bytes}, true);
 }
 

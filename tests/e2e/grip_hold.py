@@ -93,6 +93,10 @@ def long_polls(t):
               (404, b"at first\n", "yes", "text/x-first"))
         equal([name for name, _ in answer.fields if name.lower().startswith("grip-")], [])
         subscribed(admin, 0)
+    with t.point("an answer without content has no Content-Length, which would not be that of the content"):
+        for method, status in (("HEAD", 200), ("GET", 304)):
+            answer = wait_for(client, f"/response/a?Grip-Timeout:1&Grip-Status:{status}", method).response(method)
+            equal((answer.status, answer.get("Content-Length")), (status, None), method)
     with t.point("requests behind it on its connection are answered behind it"):
         wait_for(client, "/response/a")
         wait_for(client, "/plain")
