@@ -76,7 +76,7 @@ enum server_search {
  */
 enum request_progress {
 	REQUEST_READING, /* its end was not read yet */
-	REQUEST_REFUSED, /* nor that, and the server takes no more of it */
+	REQUEST_REFUSED, /* nor that, and the server takes no more of it; or its client has left */
 	REQUEST_READ,    /* all of it was read, and not all of it sent */
 	REQUEST_OVER,    /* all of it was read, and nothing more is to be sent */
 };

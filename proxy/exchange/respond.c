@@ -522,7 +522,7 @@ static bool stop_request(struct exchange *x)
 		return true;
 	if (!x->attempt.request_started || exchange_is_elsewhere(x) || !holds_place(x))
 		return false;
-	exchange_stop_sending(x);
+	x->request_progress = REQUEST_REFUSED; /* whole or not: its connection serves no other */
 	if (x->body)
 		exchange_free_body(x);
 	flow_clear(x->up.flow, &x->worker->blocks);

@@ -59,6 +59,34 @@ static void a_refused_upgrade_is_a_request(void **state)
 
 /* ---- the client has left --------------------------------------------------------------------- */
 
+/* What has left of the request has an end now: a connection whose output has ended takes no other.
+ */
+static void a_connection_with_a_part_of_a_request_serves_no_other(void **state)
+{
+	const struct stage_conf conf = {
+		.route = "request_buffering = 64k file 1M", .upstream = "max_in_flight = 1"};
+	struct stage *stage = stage_begin(&conf);
+	static char body[4 * STAGE_ROOM + 1];
+
+	(void)state;
+	memset(body, 'b', sizeof(body) - 1);
+	struct exchange *x =
+		stage_ask(stage, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 262144\r\n\r\n");
+	for (size_t sent = 0; x->state == EXCHANGE_HELD; stage_turn(stage)) {
+		sent += memory_peer_send(stage->client.wire, body + sent, sizeof(body) - 1 - sent);
+		exchange_next(x);
+		exchange_run(x);
+	}
+	assert_true(exchange_has_request(x));
+	assert_false(exchange_has_sent(x));
+	client_close(&stage->client.client, "left");
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	stage_server_sends(stage, 0, "HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n");
+	assert_int_equal(x->state, EXCHANGE_ENDED);
+	assert_int_equal(flight_idle(stage), 0);
+	stage_end(stage);
+}
+
 enum ending { CUT, FOLLOWED, GOES_ON };
 
 /* The client leaves; then its server says this. What becomes of the response? */
@@ -261,6 +289,7 @@ UNIT_SUITE(test_respond_alone)
 		cmocka_unit_test(a_read_that_holds_a_place_is_followed),
 		cmocka_unit_test(an_upgrade_without_a_client_ends),
 		cmocka_unit_test(a_cut_request_holds_its_place_until_its_server_has_done),
+		cmocka_unit_test(a_connection_with_a_part_of_a_request_serves_no_other),
 		cmocka_unit_test(what_is_followed_has_bounds),
 		cmocka_unit_test(at_the_end_of_all_nothing_is_followed),
 		cmocka_unit_test(a_held_interim_response_holds_no_orphan),
