@@ -220,9 +220,17 @@ bool delay_wait(struct delay_place *place)
 	return looks;
 }
 
-void delay_look_later(struct delay_place *place)
+void delay_miss(struct delay_place *place)
 {
-	place->has_looked = false;
+	place->has_missed = true;
+}
+
+bool delay_take_missed(struct delay_place *place)
+{
+	bool has_missed = place->has_missed;
+
+	place->has_missed = false;
+	return has_missed;
 }
 
 void delay_leave(struct delay_place *place)

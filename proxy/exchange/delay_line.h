@@ -35,6 +35,7 @@ struct delay_place {
 	bool waits;
 	bool is_woken;   /* on its worker's list, until that has read it */
 	bool has_looked; /* since it was the first that waits; its worker's */
+	bool has_missed; /* it was woken, and could not look; its worker's */
 };
 
 /* NULL without memory. */
@@ -58,8 +59,9 @@ bool delay_join(struct delay_place *place, bool is_in_line, struct worker *worke
  * it is the first, and what became free before this call may have woken nobody. */
 bool delay_wait(struct delay_place *place);
 
-/* It was woken, and could not look: it looks when it waits next. */
-void delay_look_later(struct delay_place *place);
+/* It was woken, and could not look, as it asks an authority: delay_take_missed is true once. */
+void delay_miss(struct delay_place *place);
+bool delay_take_missed(struct delay_place *place);
 
 /* It is no longer in line. */
 void delay_leave(struct delay_place *place);

@@ -140,7 +140,8 @@ void exchange_look_again(struct exchange *x, uint64_t after_ms)
 
 /* ---- its turn -------------------------------------------------------------------------------- */
 
-/* Do its limits admit it by now? Of those of an authority this is not known. */
+/* It waits in line, as the first: do its limits admit it by now? Of those of an authority this is
+ * not known. */
 static bool fits_now(struct exchange *x)
 {
 	struct gate_verdict verdict;
@@ -150,6 +151,14 @@ static bool fits_now(struct exchange *x)
 	gate_explain(x->use->site->gate, x->route, &x->gate.identity, worker_throttle_ns(x->worker),
 		&verdict);
 	return verdict.outcome == GATE_ADMIT;
+}
+
+/* In line: is it judged again at once? What was freed before it waits has woken nobody. */
+static bool looks_at_once(struct exchange *x)
+{
+	bool is_to_look = delay_wait(&x->turn.place);
+
+	return delay_take_missed(&x->turn.place) || (is_to_look && fits_now(x));
 }
 
 void turn_delay(struct exchange *x)
@@ -165,7 +174,7 @@ void turn_delay(struct exchange *x)
 	x->attempt.search = SEARCH_FIRST;
 	turn_yield_place(x);
 	turn_line_up(x);
-	if (x->turn.in_line && delay_wait(&x->turn.place) && fits_now(x))
+	if (x->turn.in_line && looks_at_once(x))
 		wait_ms = 0;
 	turn_wait_until(x, worker_now_ms(x->worker) + wait_ms);
 }

@@ -79,7 +79,7 @@ static void look_again(struct delay_place *place)
 	if (x->state == EXCHANGE_DELAYED)
 		deadline_set(&x->turn.deadline, now_ms, now_ms);
 	else
-		delay_look_later(place); /* it asks an authority, say */
+		delay_miss(place);
 }
 
 void turn_line_up(struct exchange *x)

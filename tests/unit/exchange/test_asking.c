@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "exchange/delay_line.h"
 #include "tests/unit/suite.h"
 
 /* Two of one session, each by a client of its own; both verdicts are pending. */
@@ -420,6 +421,34 @@ static void a_delayed_one_asks_again(void **state)
 }
 
 /* Delayed once more, it waits for its limit and for no place, though the upstream has none. */
+/* What becomes free while its authority is asked may be behind the verdict that comes then. */
+static void one_that_is_woken_while_it_asks_asks_again(void **state)
+{
+	struct host *host = asking_begin();
+	struct job *job = peer_request(peer_new(host), ROUTE_FREE, 0, false);
+
+	(void)state;
+	asking_reply(job, FAKE_DELAY);
+	world_pass(&world, 52);
+	assert_int_equal(asking_state(job), EXCHANGE_ASKING);
+	delay_freed(world.node.delays, &job->exchange->gate.identity);
+	delay_run(host->worker);
+	assert_int_equal(asking_state(job), EXCHANGE_ASKING);
+	asking_reply(job, FAKE_DELAY);
+	assert_int_equal(asking_state(job), EXCHANGE_DELAYED);
+	world_pass(&world, 1);
+	assert_int_equal(asking_state(job), EXCHANGE_ASKING);
+	/* Once. */
+	asking_reply(job, FAKE_DELAY);
+	world_pass(&world, 1);
+	assert_int_equal(asking_state(job), EXCHANGE_DELAYED);
+	world_pass(&world, 51);
+	asking_reply(job, FAKE_ADMIT);
+	assert_true(job->in_service);
+	job_end(job);
+	asking_end();
+}
+
 static void a_delayed_one_wants_no_place(void **state)
 {
 	struct host *host = asking_begin();
@@ -501,6 +530,7 @@ UNIT_SUITE(test_asking)
 		cmocka_unit_test(a_client_that_leaves_is_not_waited_for),
 		cmocka_unit_test(a_second_answer_is_ignored),
 		cmocka_unit_test(a_delayed_one_asks_again),
+		cmocka_unit_test(one_that_is_woken_while_it_asks_asks_again),
 		cmocka_unit_test(a_delayed_one_wants_no_place),
 		cmocka_unit_test(sessions_end_under_a_question),
 	};
