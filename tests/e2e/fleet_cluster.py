@@ -31,7 +31,7 @@ def callers_of_each(cluster, client):
     found, known = {}, set()
     for number in range(1000):
         ask(client, f"caller-{number}")
-        (primary, key), = (x for x in cluster.keys("*it:2") if x[1] not in known)
+        (primary, key), = (x for x in cluster.keys("*it:1") if x[1] not in known)
         known.add(key)
         found.setdefault(primary, (f"caller-{number}", primary))
         if len(found) == len(cluster.primaries):
@@ -51,9 +51,9 @@ def divided(t):
     for number in range(30):
         equal([told(ask(client, f"caller-{number}")).left["it"]["r"] for _ in range(2)], [4, 3], "left")
     for primary in cluster.primaries:
-        true(primary.ask("KEYS", "*it:2"), "it keeps callers")
+        true(primary.ask("KEYS", "*it:1"), "it keeps callers")
         true(len(primary.ask("FUNCTION", "LIST", "LIBRARYNAME", "sluice_*")) >= 4, "it has the functions")
-    equal(len(cluster.keys("*it:2")), 30, "callers at all primaries")
+    equal(len(cluster.keys("*it:1")), 30, "callers at all primaries")
     shown = state(node)["primaries"]
     equal(sorted(p["address"] for p in shown), sorted(f"127.0.0.1:{p.number}" for p in cluster.primaries), "primaries")
     equal(sum(p["slots"] for p in shown), 16384, "slots")
@@ -84,7 +84,7 @@ def several(t):
         fields = [("X-One", f"X-One-{number}"), ("X-Two", f"X-Two-{number}"), ("X-Three", f"X-Three-new-{number}")]
         left = told(client.ask("/", fields=fields)).left
         equal([left[name]["r"] for name in ("one", "two", "three")], [46, 6, 2], "with another")
-    true(len({primary.number for primary, _ in cluster.keys("*one:2")}) == 3, "callers at all primaries")
+    true(len({primary.number for primary, _ in cluster.keys("*one:1")}) == 3, "callers at all primaries")
 
 
 @test("a slot is moved under load: no window is too full", workers=[1, 2])
@@ -96,7 +96,7 @@ def moved(t):
     all_nodes = nodes(t, cluster, sections, 2, fleet=CLUSTER)
     load = Load(t, 2).begin(all_nodes)
     origin.wait(lambda: len(origin.requests) >= 50, "requests")
-    source, slot = owner_of(cluster, "*it:2")
+    source, slot = owner_of(cluster, "*it:1")
     for target in (p for p in cluster.primaries if p is not source):
         errors = source.errors("TRYAGAIN"), source.errors("ASK")
         cluster.begin_move(slot, source, target)
@@ -113,7 +113,7 @@ def moved(t):
         cluster.end_move(slot, source, target)
         until(lambda: source.errors("MOVED") > moved_before, "a request that has moved")
         origin.wait(lambda: len(origin.requests) >= at + 100, "requests at the new owner")
-        equal(owner_of(cluster, "*it:2"), (target, slot), "the owner")
+        equal(owner_of(cluster, "*it:1"), (target, slot), "the owner")
         source = target
     judge(t, load, origin, 40, 2.0)
     equal(load.count(503), 0, "requests that the store did not judge")
@@ -129,7 +129,7 @@ def killed(t):
     node, = nodes(t, cluster, sections, 1, fleet=CLUSTER)
     client = t.client(node)
     ask(client)
-    source, _ = owner_of(cluster, "*it:2")
+    source, _ = owner_of(cluster, "*it:1")
     replica = cluster.add_replica(source)
     load = Load(t, 2).begin(nodes(t, cluster, sections, 2, fleet=f"{CLUSTER}\nstore_quorum = 1\nstore_timeout = 1s"))
     until(lambda: load.count(200) >= 200, "admitted")
@@ -151,9 +151,9 @@ def taken_over(t):
     node, = nodes(t, cluster, sections, 1, fleet=CLUSTER)
     client = t.client(node)
     equal(told(ask(client)).left["it"]["r"], 49, "before")
-    source, _ = owner_of(cluster, "*it:2")
+    source, _ = owner_of(cluster, "*it:1")
     replica = cluster.add_replica(source)
-    until(lambda: replica.ask("KEYS", "*it:2"), "the replica has it")
+    until(lambda: replica.ask("KEYS", "*it:1"), "the replica has it")
     source.kill()
     until(lambda: ask(client).status == 503, "without it")
     until(lambda: replica.role() == "master", "the replica takes over")

@@ -54,7 +54,7 @@ class RedisCluster:
 
     def _remember(self):
         """As fleets find it that have used it for long (redis.py)."""
-        tags = [("split", "sluice{split}:since"), *((f"{n:03x}", f"sluice{{{n:03x}}}epoch:2") for n in range(PARTS))]
+        tags = [("split", "sluice{split}:since"), *((f"{n:03x}", f"sluice{{{n:03x}}}epoch:1") for n in range(PARTS))]
         for tag, key in tags:
             slot = binascii.crc_hqx(tag.encode(), 0) % SLOTS
             last = [(i + 1) * SLOTS // len(self.primaries) for i in range(len(self.primaries))]
