@@ -1,71 +1,20 @@
 #include "admin/authorize.h"
 
 #include <microhttpd.h>
-#include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 #include "admin/ask.h"
+#include "admin/browser.h"
 #include "admin/publish_token.h"
 #include "admin/services.h"
 #include "admin/tokens.h"
 #include "base/clock.h"
 #include "daemon/relay.h"
-#include "http/forwarded.h"
-#include "http/target.h"
 #include "site/site.h"
 
 static const char *field(const struct admin_request *request, const char *name)
 {
 	return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
-}
-
-/* ---- pages of browsers ----------------------------------------------------------------------- */
-
-/*
- * Requests that a web page may have made a browser send: of an interface without tokens, being able
- * to connect is the only credential, and the browser of the operator can connect, too.
- */
-
-/* An address, localhost or a name below it. */
-static bool is_of_this_machine(struct slice host)
-{
-	static const struct slice local = {"localhost", 9};
-	uint8_t address[16];
-
-	if (host.len > 2 && host.at[0] == '[')
-		host = (struct slice){host.at + 1, host.len - 2};
-	if (forwarded_address_parse(host, address) || slice_equal(host, local))
-		return true;
-	return host.len > local.len && host.at[host.len - local.len - 1] == '.' &&
-	       memcmp(host.at + host.len - local.len, local.at, local.len) == 0;
-}
-
-static bool is_same_origin(const char *origin, const char *host)
-{
-	const char *at = strstr(origin, "://");
-
-	return at && strcasecmp(at + 3, host) == 0;
-}
-
-/*
- * May a page from elsewhere be behind a request with these fields (NULL: absent)? Its Origin or
- * Sec-Fetch-Site shows it, or its Host is a name other than localhost, which any site may resolve
- * to this address. Programs send no such thing when they are given an address or localhost.
- */
-static bool is_from_elsewhere(const char *host, const char *origin, const char *fetch_site)
-{
-	struct http_authority authority;
-	char text[HTTP_HOST_BYTES];
-
-	if (fetch_site && strcmp(fetch_site, "same-origin") != 0 && strcmp(fetch_site, "none") != 0)
-		return true;
-	if (origin && (!host || !is_same_origin(origin, host)))
-		return true;
-	if (!host || !*host)
-		return false;
-	return !http_authority_parse(slice_of(host), &authority) ||
-	       !is_of_this_machine(http_authority_host(&authority, text));
 }
 
 /* No browser connects to a unix socket. */
@@ -76,11 +25,9 @@ static bool may_be_a_page(const struct admin_request *request)
 
 	if (peer && peer->client_addr && peer->client_addr->sa_family == AF_UNIX)
 		return false;
-	return is_from_elsewhere(field(request, MHD_HTTP_HEADER_HOST),
+	return admin_is_from_elsewhere(field(request, MHD_HTTP_HEADER_HOST),
 		field(request, MHD_HTTP_HEADER_ORIGIN), field(request, "Sec-Fetch-Site"));
 }
-
-/* ---- signatures of publishers ---------------------------------------------------------------- */
 
 /* What is_signed asks the main thread, which has the key in effect. */
 struct signed_question {

@@ -1,0 +1,17 @@
+/*
+ * Requests that a web page may have made a browser send: of an interface without tokens, being able
+ * to connect is the only credential, and the browser of the operator can connect, too.
+ */
+#ifndef ADMIN_BROWSER_H
+#define ADMIN_BROWSER_H
+
+#include <stdbool.h>
+
+/*
+ * May a page from elsewhere be behind a request with these fields (NULL: absent)? Its Origin or
+ * Sec-Fetch-Site shows it, or its Host is a name other than localhost, which any site may resolve
+ * to this address. Programs send no such thing when they are given an address or localhost.
+ */
+bool admin_is_from_elsewhere(const char *host, const char *origin, const char *fetch_site);
+
+#endif
