@@ -168,7 +168,9 @@ int loop_run_turn(struct loop *loop)
 
 	loop->now_known = loop->hurries = false;
 	loop->turn++;
-	if (event_base_loop(loop->base, waits ? EVLOOP_ONCE : EVLOOP_NONBLOCK) < 0)
+	/* ONCE in either case: NONBLOCK alone runs events as long as there are any, while the
+	 * turn's time stands still: slow timers that set themselves again would never end it. */
+	if (event_base_loop(loop->base, EVLOOP_ONCE | (waits ? 0 : EVLOOP_NONBLOCK)) < 0)
 		return errno ? errno : EINVAL;
 	loop_finish_turn(loop);
 	return 0;

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <event2/event.h>
+#include <event2/event_struct.h>
 #include <unistd.h>
 
 #include "base/container.h"
@@ -184,6 +186,42 @@ static void *send_all(void *arg)
 }
 
 /* A stage that leaves work for the next turn has it come without an event, and only that one. */
+static const struct timeval at_once = {0, 0};
+
+struct again {
+	struct event timer;
+	unsigned runs;
+};
+
+static void set_again(evutil_socket_t fd, short what, void *arg)
+{
+	struct again *again = arg;
+
+	(void)fd;
+	(void)what;
+	if (++again->runs < 1000)
+		event_add(&again->timer, &at_once);
+}
+
+/* Its deadlines are computed from the turn's time, which does not pass within the turn. */
+static void a_timer_that_sets_itself_ends_no_turn_late(void **state)
+{
+	struct again again = {.runs = 0};
+	struct loop loop;
+
+	(void)state;
+	begin(&loop);
+	evtimer_assign(&again.timer, loop.base, set_again, &again);
+	event_add(&again.timer, &at_once);
+	for (unsigned turns = 1; turns <= 3; turns++) {
+		loop_hurry(&loop);
+		assert_int_equal(loop_run_turn(&loop), 0);
+		assert_true(again.runs <= turns);
+	}
+	event_del(&again.timer);
+	end(&loop);
+}
+
 static void a_hurried_turn_waits_for_nothing(void **state)
 {
 	struct loop loop;
@@ -346,6 +384,7 @@ UNIT_SUITE(test_loop)
 		cmocka_unit_test(a_round_has_an_order),
 		cmocka_unit_test(a_message_posts_another),
 		cmocka_unit_test(a_turn_has_one_time),
+		cmocka_unit_test(a_timer_that_sets_itself_ends_no_turn_late),
 		cmocka_unit_test(a_hurried_turn_waits_for_nothing),
 		cmocka_unit_test(threads_post_in_order),
 		cmocka_unit_test(each_loop_answers),
