@@ -4,6 +4,7 @@
 
 #include "exchange/exchange.h"
 #include "http1/downstream_inside.h"
+#include "http1/idle_wait.h"
 #include "http1/min_rate.h"
 #include "listen/listener.h"
 
@@ -149,13 +150,35 @@ static void pause_body(struct downstream *d)
 			worker_now_ns(d->worker));
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* From the first byte of the head. A drain leaves half of its time for it, since the shutdown's end
+ * would count it as a cut, and a head that begins later as long as an idle connection has. */
+static void wait_for_head(struct downstream *d)
+{
+	struct worker *worker = d->worker;
+	uint64_t began_ns = d->reading->times.began_ns, began_ms = began_ns / CLOCK_NS_PER_MS;
+	uint64_t end_ms = began_ms + d->client.listener->conf->header_timeout_ms;
+
+	if (worker->draining) {
+		uint64_t shutdown_ms = worker->use->site->conf->shutdown_timeout_ms;
+		uint64_t half_ms = worker->drain_began_ms + shutdown_ms / 2;
+		uint64_t late_ms = began_ms + least(DRAIN_IDLE_MS, shutdown_ms / 4);
+		end_ms = least(end_ms, half_ms > late_ms ? half_ms : late_ms);
+	}
+	wait_for(&d->wait, WAIT_HEAD, 2 * began_ns + worker->draining, end_ms,
+		worker_now_ms(worker));
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
 
 bool client_wait(struct downstream *d)
 {
-	const struct exchange *reading = d->reading;
-	uint64_t now_ms = worker_now_ms(d->worker);
-
 	if (flow_is_empty(&d->client.out))
 		pause_taking(d);
 	if (d->input == INPUT_TUNNEL) {
@@ -164,10 +187,7 @@ bool client_wait(struct downstream *d)
 		pause_body(d);
 		wait_to_take(d);
 	} else if (d->input == INPUT_HEAD) {
-		wait_for(&d->wait, WAIT_HEAD, reading->times.began_ns,
-			reading->times.began_ns / CLOCK_NS_PER_MS +
-				d->client.listener->conf->header_timeout_ms,
-			now_ms);
+		wait_for_head(d);
 	} else if (d->input == INPUT_BODY && wants_body(d)) {
 		wait_for_body(d);
 	} else {

@@ -497,8 +497,10 @@ void downstream_advance(struct downstream *d)
 
 void downstream_drain(struct downstream *d)
 {
-	if (d->state == DOWNSTREAM_OPEN && !d->client.first && d->input == INPUT_NONE &&
-		flow_is_empty(&d->client.out))
+	bool is_idle = !d->client.first && d->input == INPUT_NONE;
+
+	if (d->state == DOWNSTREAM_OPEN && flow_is_empty(&d->client.out) &&
+		(is_idle || d->input == INPUT_HEAD))
 		downstream_watch(d);
 	linger_drain(d);
 }

@@ -196,6 +196,22 @@ def status_or_none(client):
     return answer.status
 
 
+@test("a part of a head holds a drain for half of shutdown_timeout at most")
+def parts_of_heads(t):
+    sluice = t.sluice(to(t.origin()), listener="header_timeout = 1m")
+    before, asked, silent = (t.client(sluice) for _ in range(3))
+    before.send(b"GET / HTT")
+    asked.ask("/")
+    asked.send(b"GET / HTT")
+    silent.ask("/")
+    sluice.terminate()
+    sluice.process.wait_output("draining")
+    silent.send(b"GET / HTT")
+    for client in (before, asked, silent):
+        equal(client.response().status, 408)
+    equal(sluice.wait(), 0, "exit status")
+
+
 @test("what waits on a unix socket is answered, too")
 def unix_backlog(t):
     path = t.path("front.sock")
