@@ -105,7 +105,10 @@ static void print_start(const struct protect *protect)
 	puts("\nIn another terminal:");
 	print_command("top", admin);
 	print_command("callers --refused", admin);
-	print_command("limits set " PROTECT_LIMIT " 'rate=20 per 1s'", admin);
+	/* The rate in force: another one, written by hand, is then of its kind. A valid rate has no
+	 * quote. */
+	printf("  %s limits set " PROTECT_LIMIT " 'rate=%s' --admin %s\n", program_invocation_name,
+		values[PROTECT_RATE], admin);
 	if (strncmp(admin, "unix:", 5) != 0)
 		printf("  http://%s/ is the dashboard\n", admin);
 	puts("The same as a file, for more settings:");

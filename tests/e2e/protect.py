@@ -62,9 +62,11 @@ def serves(t):
             equal(status, 0, f"{words}: {output}")
             outputs.append(output)
         true(re.search(r"burst +3 +1 ", outputs[1]), outputs[1])
-        true(re.search(r"burst +ring +20 +1s", outputs[2]), outputs[2])
+        true(re.search(r"burst +ring +3 +1h", outputs[2]), outputs[2])
         true(f"bind = {admin}\n" in outputs[3], outputs[3])
     with t.point("a reload restores the command line's settings"):
+        output = process.run([BINARY, "limits", "set", "burst", "rate=20 per 1s", "--admin", admin])[1]
+        true(re.search(r"burst +ring +20 +1s", output), output)
         child.signal(signal.SIGHUP)
         child.wait_output("sluice protect: reloaded")
         output = process.run([BINARY, "limits", "--admin", admin])[1]
