@@ -124,7 +124,8 @@ else
 fi
 
 only llhttp.h proxy/http
-only openssl/ proxy/base
+only "openssl/(bio|err|pem|ssl|types|x509)" proxy/net
+only "openssl/(crypto|evp|hmac|rand|sha)" proxy/base
 only ini.h proxy/conf
 only microhttpd.h proxy/admin
 only wslay/ proxy/websocket

@@ -10,6 +10,7 @@
 #include "cli/usage.h"
 #include "conf/conf.h"
 #include "conf/reference.h"
+#include "site/certificates.h"
 
 const char cli_check_help[] =
 	"usage: sluice check [-c FILE] [--dump]\n"
@@ -45,7 +46,8 @@ int cli_check(const char *path)
 
 	if (!conf)
 		return 1;
-	if (!cli_check_places(conf)) {
+	bool certificates_are_good = certificates_check(conf);
+	if (!cli_check_places(conf) || !certificates_are_good) {
 		conf_release(conf);
 		return 1;
 	}

@@ -561,6 +561,26 @@ static void check_admin(struct build *build, const struct instance *instance)
 	}
 }
 
+/* What is about TLS needs a certificate. */
+static void check_listener(struct build *build, const struct instance *instance)
+{
+	static const char *const of_tls[] = {"certificate_key", "tls_versions", "tls_ciphers",
+		"handshake_timeout", "max_handshakes"};
+	const struct conf_listener *listener = instance->object;
+	size_t keys = listener->certificate_keys.count, count = listener->certificates.count;
+
+	for (size_t i = 0; count == 0 && i < sizeof(of_tls) / sizeof(of_tls[0]); i++) {
+		if (instance_setting(instance, of_tls[i]))
+			build_warn(build, instance, instance_setting_line(instance, of_tls[i]),
+				"%s has no effect without a certificate", of_tls[i]);
+	}
+	if (count > 0 && keys > 0 && keys != count)
+		build_fail(build, instance, instance_setting_line(instance, "certificate_key"),
+			"there are %zu certificate_key for %zu certificate; expected as many, or "
+			"none",
+			keys, count);
+}
+
 void check_snapshot(struct build *build)
 {
 	check_present(build);
@@ -569,6 +589,8 @@ void check_snapshot(struct build *build)
 		check_required(build, instance);
 		if (instance->section->id == SECTION_SLUICE)
 			check_usage(build, instance);
+		else if (instance->section->id == SECTION_LISTENER)
+			check_listener(build, instance);
 		else if (instance->section->id == SECTION_UPSTREAM)
 			check_upstream(build, instance);
 		else if (instance->section->id == SECTION_LIMIT)

@@ -16,14 +16,15 @@ static const struct {
 	const char *pointer;
 } words[] = {
 	{"include", "here it is `include = PATTERN`, in [sluice] or before all sections"},
-	{"tls*", "this version has no TLS: put a TLS terminator in front, and list it in "
-		 "trusted_proxies"},
-	{"ssl*", "this version has no TLS: put a TLS terminator in front, and list it in "
-		 "trusted_proxies"},
-	{"certificate*", "this version has no TLS: put a TLS terminator in front, and list it in "
-			 "trusted_proxies"},
-	{"private_key", "this version has no TLS: put a TLS terminator in front, and list it in "
-			"trusted_proxies"},
+	{"tls*", "here TLS towards clients is `certificate = PATH` in [listener NAME]; there is "
+		 "none "
+		 "towards servers"},
+	{"ssl*", "here TLS towards clients is `certificate = PATH` in [listener NAME]; there is "
+		 "none "
+		 "towards servers"},
+	{"certificate*",
+		"here it is `certificate = PATH` in [listener NAME], for TLS towards clients"},
+	{"private_key", "here it is `certificate_key = PATH` in [listener NAME]"},
 	{"redis*", "here it is `store = redis://HOST:PORT` in [fleet], and `scope = fleet` in "
 		   "[limit NAME]"},
 	{"store*", "here it is `store = redis://HOST:PORT` in [fleet], and `scope = fleet` in "

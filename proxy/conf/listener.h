@@ -10,6 +10,8 @@
 
 #include "conf/terms.h"
 
+enum conf_tls_version { CONF_TLS_1_2 = 1, CONF_TLS_1_3 = 2 };
+
 struct conf_listener {
 	const char *name;
 	unsigned line;
@@ -38,7 +40,13 @@ struct conf_listener {
 	bool health;            /* /healthz and /readyz are answered, off */
 	bool passes_lookalikes; /* lookalike_fields = pass; else dropped */
 	enum conf_ratelimit_headers ratelimit_headers;
-	bool is_internal; /* [fleet] bind: for other nodes */
+	bool is_internal;                       /* [fleet] bind: for other nodes */
+	struct conf_text_list certificates;     /* PEM files; none: no TLS */
+	struct conf_text_list certificate_keys; /* as many, or none: in the same files */
+	uint64_t tls_versions;                  /* bits of enum conf_tls_version; 1.2 and 1.3 */
+	const char *tls_ciphers;       /* OpenSSL's names, with colons; NULL: the default */
+	uint64_t handshake_timeout_ms; /* from the acceptance to the handshake's end, 10s */
+	uint32_t max_handshakes;       /* at once, over all workers, 1000 */
 };
 
 #endif

@@ -142,8 +142,8 @@ extern const struct option_type type_binds, type_admin_binds, type_networks, typ
 /* value_secret.c: */
 extern const struct option_type type_secret;
 /* value_file.c: */
-extern const struct option_type type_path, type_secret_file, type_log_target, type_callers,
-	type_user;
+extern const struct option_type type_path, type_paths, type_secret_file, type_log_target,
+	type_callers, type_user;
 /* value_fleet.c: */
 extern const struct option_type type_store, type_secret_line, type_node_bind;
 /* value_semaphore.c: */

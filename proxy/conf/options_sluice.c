@@ -25,6 +25,9 @@ static const struct option_word traceparent_modes[] = {{"pass", CONF_TRACEPARENT
 
 static const struct option_word lookalike_fields[] = {{"drop", false}, {"pass", true}, {NULL, 0}};
 
+static const struct option_word tls_versions[] = {
+	{"1.2", CONF_TLS_1_2}, {"1.3", CONF_TLS_1_3}, {NULL, 0}};
+
 static const struct option_word listener_ratelimit_headers[] = {
 	{"draft-11", CONF_RATELIMIT_DRAFT_11}, {"draft-7", CONF_RATELIMIT_DRAFT_7},
 	{"x-ratelimit", CONF_RATELIMIT_X}, {"x-ratelimit-unix", CONF_RATELIMIT_X_UNIX},
@@ -162,6 +165,29 @@ OPTIONS_FIT(options_admin);
 const struct option options_listener[] = {
 	{"bind", &type_binds, LIVE, AT(binds), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
 		.help = "Addresses to listen on; systemd:NAME is a socket passed by systemd."},
+	{"certificate", &type_paths, LIVE, AT(certificates), .flags = OPTION_REPEATABLE,
+		.help = "PEM file of a certificate with its chain behind it, for TLS. With several, "
+			"the name that a client asks for (SNI) selects one, exact names before "
+			"wildcards; the first is for all other clients. A reload reads the files "
+			"again."},
+	{"certificate_key", &type_paths, LIVE, AT(certificate_keys), .flags = OPTION_REPEATABLE,
+		.help = "PEM file of a certificate's private key, one for each certificate and in "
+			"their order; without any, the keys are in the certificates' files."},
+	{"tls_versions", &type_words, LIVE, AT(tls_versions), .fallback = "1.2, 1.3",
+		.words = tls_versions, .flags = OPTION_REPEATABLE,
+		.help = "Versions of TLS that clients may use."},
+	{"tls_ciphers", &type_text, LIVE, AT(tls_ciphers),
+		.help = "Ciphers for clients, by OpenSSL's names and separated by colons; names "
+			"that begin with TLS_ are those of TLS 1.3. Without it, those of Mozilla's "
+			"intermediate configuration."},
+	{"handshake_timeout", &type_duration, LIVE, AT(handshake_timeout_ms), .fallback = "10s",
+		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
+		.help = "Longest time from accepting a connection to the end of its TLS "
+			"handshake."},
+	{"max_handshakes", &type_count32, LIVE, AT(max_handshakes), .fallback = "1000",
+		BETWEEN(1, 10 * MILLION),
+		.help = "Maximum number of connections of each address that are in their TLS "
+			"handshake, over all workers; the oldest is closed for a newer one."},
 	{"trusted_proxies", &type_networks, LIVE, AT(trusted_proxies), .flags = OPTION_REPEATABLE,
 		.help = "Networks whose X-Forwarded-For and Forwarded are trusted, read from "
 			"right to left."},

@@ -63,15 +63,35 @@ static bool check_writable_place(struct value *value, const char *path)
 	return true;
 }
 
-static bool parse_path(struct value *value)
+/* NULL when it is wrong and the error was added. */
+static const char *read_path(struct value *value)
 {
 	const char *path = value_resolve_path(value, value->text);
 
 	if (!value_check_path(value, value->text))
+		return NULL;
+	if (strlen(path) < PATH_MAX)
+		return path;
+	value_fail_plainly(
+		value, "the path has %zu bytes; expected at most %d", strlen(path), PATH_MAX - 1);
+	return NULL;
+}
+
+static bool parse_paths(struct value *value)
+{
+	const char *path = read_path(value);
+
+	if (path)
+		value_list_add(value, value->at, path);
+	return path != NULL;
+}
+
+static bool parse_path(struct value *value)
+{
+	const char *path = read_path(value);
+
+	if (!path)
 		return false;
-	if (strlen(path) >= PATH_MAX)
-		return value_fail_plainly(value, "the path has %zu bytes; expected at most %d",
-			strlen(path), PATH_MAX - 1);
 	*(const char **)value->at = path;
 	return !(value->option->flags & OPTION_WRITTEN) || check_writable_place(value, path);
 }
@@ -234,6 +254,7 @@ static bool parse_user(struct value *value)
 const struct option_type type_user = {
 	"name", "the name of a user of this system", parse_user, same_text, false};
 const struct option_type type_path = {"path", "a path", parse_path, same_text, false};
+const struct option_type type_paths = {"path", "a path", parse_paths, same_texts, 0};
 const struct option_type type_log_target = {"log", "off, stdout, stderr, syslog or file:PATH",
 	parse_log_target, same_log_target, false};
 const struct option_type type_secret_file = {

@@ -31,6 +31,7 @@
 #include "exchange/pin.h"
 #include "exchange/owner_sweep.h"
 #include "exchange/owners.h"
+#include "site/certificates.h"
 #include "fleet/fleet.h"
 #include "fleet/owning.h"
 #include "gate/roster.h"
@@ -318,6 +319,8 @@ static bool start(struct relay *relay, struct conf *conf)
 		conf_release(conf);
 		return false;
 	}
+	if (!certificates_prepare(relay->site, NULL, worker_protocol_names))
+		return false;
 	upgrade_take_servers(relay);
 	bindings_commit(relay, conf);
 	site_commit(relay->site);

@@ -17,8 +17,10 @@
 #include "daemon/resolve.h"
 #include "daemon/semaphores.h"
 #include "daemon/upgrade.h"
+#include "daemon/worker_parts.h"
 #include "exchange/delay_line.h"
 #include "exchange/pin.h"
+#include "site/certificates.h"
 #include "site/site_use.h"
 #include "throttle/throttle.h"
 
@@ -259,6 +261,8 @@ static bool prepare_all(struct relay *relay, struct reload *reload, const struct
 	if (!reload->site)
 		return false;
 	reload->conf = NULL;
+	if (!certificates_prepare(reload->site, relay->site, worker_protocol_names))
+		return false;
 	if (prepare_uses(relay, reload) && resolver_prepare(relay->resolver, reload->site) &&
 		checks_prepare(relay->checks, reload->site))
 		return true;

@@ -22,6 +22,7 @@
 #include "exchange/turn_ask.h"
 #include "fleet/fleet_part.h"
 #include "http1/downstream.h"
+#include "http1/http1_client.h"
 #include "http1/http1_server.h"
 #include "http1/idle.h"
 #include "listen/give_way.h"
@@ -133,6 +134,7 @@ static const struct worker_part pool = {.begin = share_connections,
 
 static const struct protocol http1 = {
 	.name = "http/1.1",
+	.plain_answer = http1_plain_answer,
 	.take_client = downstream_accept,
 	.give_way = downstream_give_way,
 	.find_idle = idle_find,
@@ -140,6 +142,7 @@ static const struct protocol http1 = {
 };
 
 static const struct protocol *const protocols[] = {&http1, NULL};
+const char *const worker_protocol_names[] = {"http/1.1", NULL};
 
 static void update_listeners(struct worker *worker)
 {
@@ -183,7 +186,7 @@ static void command_clients(struct worker *worker, unsigned commands)
 
 static bool has_no_clients(const struct worker *worker)
 {
-	return !worker->downstreams;
+	return !worker->downstreams && worker->streams.leaving_count == 0;
 }
 
 static const struct worker_part clients = {

@@ -6,4 +6,7 @@
 
 extern const struct worker_part *const worker_parts[];
 
+/* The names of the protocols of clients in ALPN, ended by NULL. */
+extern const char *const worker_protocol_names[];
+
 #endif

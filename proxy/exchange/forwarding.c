@@ -42,16 +42,17 @@ static void compose(struct http_out *out, const struct exchange *x)
 	}
 	put_caller(out, x);
 	put(out, SLICE("X-Forwarded-Proto: "));
-	forwarded_append_proto(out, &x->request, peer, trusted, false);
+	forwarded_append_proto(out, &x->request, peer, trusted, peer->is_https);
 	if (x->facts.authority.len > 0 || peer->trusted) {
 		put(out, SLICE("\r\nX-Forwarded-Host: "));
 		forwarded_append_host(out, &x->request, peer, trusted, x->facts.authority);
 	}
 	put(out, SLICE("\r\nX-Forwarded-Port: "));
-	forwarded_append_port(out, &x->request, peer, trusted, x->facts.authority, false);
+	forwarded_append_port(out, &x->request, peer, trusted, x->facts.authority, peer->is_https);
 	if (site->conf->hop.forwarded) {
 		put(out, SLICE("\r\nForwarded: "));
-		forwarded_append_forwarded(out, &x->request, peer, x->facts.authority, false);
+		forwarded_append_forwarded(
+			out, &x->request, peer, x->facts.authority, peer->is_https);
 	}
 	if (site->via.len > 0) {
 		put(out, SLICE("\r\nVia: "));

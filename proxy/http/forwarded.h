@@ -38,6 +38,7 @@ struct forwarded_peer {
 	uint8_t address[16];
 	bool is_unix;
 	bool trusted;
+	bool is_https;    /* the connection is encrypted; set by its owner */
 	uint8_t text_len; /* `192.0.2.1`, `2001:db8::1`, `unix` */
 	uint8_t node_len; /* as Forwarded names it: `192.0.2.1`, `"[2001:db8::1]"`, `_unix` */
 	char text[46], node[50];

@@ -110,6 +110,10 @@ static bool is_last(struct client *client, const struct exchange *exchange)
 	return downstream_is_last(downstream_of(client), exchange);
 }
 
+const char http1_plain_answer[] =
+	"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 25\r\n"
+	"Cache-Control: no-store\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n";
+
 const struct client_calls http1_client_calls = {
 	.advance = advance,
 	.watch = watch,

@@ -6,4 +6,7 @@
 
 extern const struct client_calls http1_client_calls;
 
+/* To a client that speaks HTTP where TLS comes first. */
+extern const char http1_plain_answer[];
+
 #endif

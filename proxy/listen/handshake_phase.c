@@ -15,6 +15,7 @@ struct handshake {
 	struct handshake *older, *newer; /* of the listener's */
 	uint64_t progress_ms;            /* when bytes came last */
 	uint64_t end_ms;                 /* when it is late */
+	bool is_answered;                /* it speaks no TLS: waits for its end */
 	struct sockaddr_storage peer;
 	socklen_t peer_len;
 	struct deferred_free deferred;
@@ -89,11 +90,55 @@ static void hand_over(struct handshake *h)
 		listener->worker, listener, &client, (struct sockaddr *)&h->peer, h->peer_len);
 }
 
+static void set_end(struct handshake *h, uint64_t end_ms, uint64_t now_ms)
+{
+	struct deadline *deadline = &h->listener->handshakes.deadline;
+
+	h->end_ms = end_ms;
+	if (end_ms < deadline->at_ms)
+		deadline_set(deadline, end_ms, now_ms);
+}
+
+/* What it sends is of no use. */
+static void discard_input(struct handshake *h)
+{
+	char bytes[4096];
+	enum stream_result result;
+
+	do {
+		struct buffer buffer = {.at = bytes, .capacity = sizeof(bytes)};
+		result = stream_read(&h->stream, &buffer);
+	} while (result == STREAM_OK);
+	if (result != STREAM_AGAIN)
+		close_one(h, STATS_HANDSHAKES_FAILED, "an HTTP request without TLS");
+}
+
+static void answer_plain(struct handshake *h)
+{
+	const char *answer = h->listener->protocols[0]->plain_answer;
+	uint64_t now_ms = worker_now_ms(h->listener->worker);
+
+	if (answer) {
+		struct iovec piece = {(void *)(uintptr_t)answer, strlen(answer)};
+		size_t written = 0;
+		stream_write(&h->stream, &piece, 1, &written);
+	}
+	stream_end_output(&h->stream);
+	h->is_answered = true;
+	if (h->end_ms > now_ms + HANDSHAKE_ANSWER_MS)
+		set_end(h, now_ms + HANDSHAKE_ANSWER_MS, now_ms);
+	discard_input(h);
+}
+
 static void on_event(struct stream *stream)
 {
 	struct handshake *h = CONTAINER_OF(stream, struct handshake, stream);
 	const char *why = "failed";
 
+	if (h->is_answered) {
+		discard_input(h);
+		return;
+	}
 	h->progress_ms = worker_now_ms(h->listener->worker);
 	switch (stream_handshake(stream, &why)) {
 	case STREAM_OK:
@@ -102,6 +147,8 @@ static void on_event(struct stream *stream)
 	case STREAM_AGAIN:
 		break;
 	case STREAM_END:
+		answer_plain(h);
+		break;
 	case STREAM_FAILED:
 		close_one(h, STATS_HANDSHAKES_FAILED, why);
 		break;
@@ -136,20 +183,12 @@ void handshakes_init(struct listener *listener)
 	deadline_init(&listener->handshakes.deadline, listener->worker->loop.base, on_deadline);
 }
 
-static void set_end(struct handshake *h, uint64_t end_ms, uint64_t now_ms)
-{
-	struct deadline *deadline = &h->listener->handshakes.deadline;
-
-	h->end_ms = end_ms;
-	if (end_ms < deadline->at_ms)
-		deadline_set(deadline, end_ms, now_ms);
-}
-
 static bool is_full(const struct listener *listener)
 {
 	unsigned workers = listener->worker->node->worker_count;
 
-	return listener->handshakes.count > (HANDSHAKES_MOST + workers - 1) / workers;
+	return listener->handshakes.count >
+	       (listener->conf->max_handshakes + workers - 1) / workers;
 }
 
 void handshake_begin(struct listener *listener, struct stream_export *client,
@@ -171,7 +210,7 @@ void handshake_begin(struct listener *listener, struct stream_export *client,
 	h->progress_ms = now_ms;
 	memcpy(&h->peer, peer, peer_len);
 	h->peer_len = peer_len;
-	set_end(h, now_ms + HANDSHAKE_MS, now_ms);
+	set_end(h, now_ms + listener->conf->handshake_timeout_ms, now_ms);
 	join(h);
 	if (is_full(listener))
 		close_one(listener->handshakes.oldest, STATS_HANDSHAKES_DISPLACED,

@@ -3,13 +3,17 @@
  *
  *   accepted --> has a handshake? --no--------------------------> protocol.take_client
  *                     `--yes--> here --over, protocol chosen------^
- *                                 `--failed, HANDSHAKE_MS over, or others need the place--> closed
+ *                                 `--failed, too late, or others need the place--> closed
  *
  * A connection has its place of max_connections and of the descriptors from its acceptance on, and
  * its memory here only during the handshake. Those of a listener are in a list, the oldest first:
- * beyond HANDSHAKES_MOST of an address, the oldest is closed, as its client is the slowest. One
+ * beyond max_handshakes of an address, the oldest is closed, as its client is the slowest. One
  * without progress for HANDSHAKE_SILENT_MS also makes room for clients that wait for a place
  * (listen/give_way.h).
+ *
+ * A client that speaks its protocol without the handshake gets the protocol's plain_answer. It
+ * stays until it has closed, or HANDSHAKE_ANSWER_MS have passed: a close behind unread bytes would
+ * take the answer back by a reset.
  */
 #ifndef LISTEN_HANDSHAKE_PHASE_H
 #define LISTEN_HANDSHAKE_PHASE_H
@@ -23,9 +27,9 @@ struct handshake;
 struct listener;
 struct stream_export;
 
-#define HANDSHAKE_MS        10000 /* from the acceptance to the end of the handshake */
-#define HANDSHAKES_MOST     1000  /* of each address, over all workers */
 #define HANDSHAKE_SILENT_MS 1000
+/* How long a client that speaks no TLS may take to read that it should. */
+#define HANDSHAKE_ANSWER_MS 2000
 
 /* Those of a listener. */
 struct handshake_list {

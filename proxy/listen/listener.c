@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "listen/give_way.h"
 #include "listen/listener_places.h"
+#include "net/tls_stream.h"
 #include "site/site_use.h"
 #include "site/spare.h"
 #include "worker/worker.h"
@@ -114,6 +115,11 @@ static void make_room(struct listener *listener, struct connection_bound *full)
 static void take_connection(struct listener *listener, struct stream_export *client,
 	const struct sockaddr *peer, socklen_t len)
 {
+	if (listener->tls && !tls_accept(listener->tls, client)) {
+		log_error("listener %s: no memory for a connection", listener->conf->name);
+		listener_connection_closed(listener);
+		return;
+	}
 	if (stream_export_has_handshake(client))
 		handshake_begin(listener, client, peer, len);
 	else
@@ -267,6 +273,8 @@ static void set_conf(struct listener *listener, const struct conf_listener *conf
 
 	listener->conf = conf;
 	listener->use = site_use_hold(listener->worker->use);
+	const struct site *site = listener->use->site;
+	listener->tls = site->tls[conf - site->conf->listeners];
 	if (old)
 		site_use_release(old);
 }

@@ -76,6 +76,8 @@ struct listening {
 /* The receiver of clients: of accepted connections, after the handshake if there is one. */
 struct protocol {
 	const char *name; /* in ALPN (RFC 7301) */
+	/* What a client gets that speaks it without the handshake that it needs; NULL: nothing. */
+	const char *plain_answer;
 	/* Takes it over; listener_connection_closed is due at its end. */
 	void (*take_client)(struct worker *worker, struct listener *listener,
 		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
@@ -102,7 +104,8 @@ struct listener {
 	/* The first is that of connections whose handshake chooses none; ended by NULL. */
 	const struct protocol *const *protocols;
 	const struct conf_listener *conf;
-	struct site_use *use; /* holds conf */
+	struct site_use *use;   /* holds conf, and: */
+	struct tls_server *tls; /* of new connections; NULL: they are plain */
 	bool retiring, closed;
 	bool is_deaf;        /* the system does not let it accept clients; `retry` is set */
 	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */

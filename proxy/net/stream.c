@@ -263,9 +263,25 @@ bool stream_is_stale(struct stream *stream)
 
 /* ---- from one loop to another ---------------------------------------------------------------- */
 
+/* Its memory may be another stream's at once. */
+static void leave_woken(struct stream *stream)
+{
+	struct stream_loop *loop = stream->loop;
+	struct stream **at = &loop->first;
+
+	while (*at != stream)
+		at = &(*at)->next_woken;
+	*at = stream->next_woken;
+	if (!*at)
+		loop->end = at;
+	stream->woken = false;
+}
+
 struct stream_export stream_export(struct stream *stream)
 {
 	leave_list(stream);
+	if (stream->woken)
+		leave_woken(stream);
 	stream->open = false;
 	return (struct stream_export){
 		stream->transport, stream->transport->export(stream), stream->sent};

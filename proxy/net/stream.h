@@ -42,6 +42,8 @@ struct stream_loop {
 	struct stream *doubtful;               /* their last read was short, not long ago */
 	struct deadline look;                  /* set while there are some */
 	uint32_t look_ms;                      /* how often it passes */
+	struct tls *leaving; /* closed, with something to be written still: net/tls_stream.h */
+	unsigned leaving_count;
 };
 
 struct stream_calls {
@@ -122,7 +124,8 @@ static inline void stream_read_again(struct stream *stream)
  */
 
 /* Continues the handshake of a stream whose transport has one: OK when it is over, AGAIN until the
- * stream is woken, FAILED with the reason as a text. */
+ * stream is woken, FAILED with the reason as a text. END: the peer speaks without it; what it has
+ * sent is lost, and the stream carries bytes as they are from then on, so that it can be told. */
 static inline enum stream_result stream_handshake(struct stream *stream, const char **why)
 {
 	return stream->transport->handshake(stream, why);
@@ -132,6 +135,12 @@ static inline enum stream_result stream_handshake(struct stream *stream, const c
 static inline const char *stream_protocol(const struct stream *stream)
 {
 	return stream->transport->protocol ? stream->transport->protocol(stream) : NULL;
+}
+
+/* Can nobody between the peer and this process read it? */
+static inline bool stream_is_encrypted(const struct stream *stream)
+{
+	return stream->transport->is_encrypted;
 }
 
 /* ---- reading and writing --------------------------------------------------------------------- */

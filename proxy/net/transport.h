@@ -34,6 +34,7 @@ struct transport_carried {
 
 struct transport {
 	const char *name;
+	bool is_encrypted; /* nobody between the peer and this process reads it */
 
 	/* Reads once, into a buffer that has room; not called after the end was read. It clears
 	 * `readable` when it knows that nothing is left and that the next bytes will wake the
@@ -50,7 +51,8 @@ struct transport {
 	void (*reset_at_close)(struct stream *stream);
 
 	/* What comes before any data, as TLS's handshake: OK when it is over, AGAIN until the
-	 * stream is woken, FAILED with a text that stays valid as long as the stream. NULL:
+	 * stream is woken, FAILED with a text that stays valid as long as the stream, END
+	 * where the peer speaks without it. NULL:
 	 * nothing. */
 	enum stream_result (*handshake)(struct stream *stream, const char **why);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "site/certificates.h"
 #include "stats/stats.h"
 
 bool account_rows_fill(struct account_rows *rows, const struct conf *conf, struct stats *stats)
@@ -99,12 +100,14 @@ static bool fill(struct site *site, struct upstream_states *states,
 		return false;
 	site->upstreams = calloc(conf->upstream_count, sizeof(*site->upstreams));
 	site->policies = calloc(conf->route_count, sizeof(*site->policies));
+	site->tls = calloc(conf->listener_count, sizeof(*site->tls));
 	site->routes = route_table_new(conf);
 	site->lookalikes = lookalikes_new(conf);
 	site->texts = ratelimit_texts_new(conf);
 	site->gate = gate_new(conf, throttles);
-	if (!site->upstreams || !site->policies || !site->routes || !site->lookalikes ||
-		!site->texts || !site->gate || !gate_use_roster(site->gate, roster) ||
+	if (!site->upstreams || !site->policies || !site->tls || !site->routes ||
+		!site->lookalikes || !site->texts || !site->gate ||
+		!gate_use_roster(site->gate, roster) ||
 		!account_rows_fill(&site->rows, conf, stats))
 		return false;
 	for (size_t i = 0; i < conf->upstream_count; i++) {
@@ -175,6 +178,7 @@ void site_release(struct site *site)
 		return;
 	for (size_t i = 0; site->upstreams && i < site->conf->upstream_count; i++)
 		upstream_free(site->upstreams[i]);
+	certificates_release(site);
 	gate_free(site->gate);
 	ratelimit_texts_free(site->texts);
 	route_table_free(site->routes);

@@ -45,6 +45,7 @@ struct site {
 	struct upstream **upstreams;   /* by conf_upstream.index */
 	struct queue_policy *policies; /* by conf_route.index */
 	struct account_rows rows;      /* of the counters */
+	struct tls_server **tls;       /* by the conf's listeners; NULL: plain. certificates.h */
 };
 
 /* Takes over the caller's hold on `conf` when it succeeds. The throttles must have the limits of

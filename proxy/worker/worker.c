@@ -8,6 +8,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
+#include "net/tls_stream.h"
 /* ---- commands -------------------------------------------------------------------------------- */
 
 void worker_site_taken(struct worker *worker)
@@ -180,6 +181,7 @@ void worker_free(struct worker *worker)
 		if ((*part)->free)
 			(*part)->free(worker);
 	}
+	tls_end_leaving(&worker->streams);
 	stream_loop_end(&worker->streams);
 	loop_end(&worker->loop);
 	loop_enter(NULL);

@@ -6,8 +6,8 @@ static void keys_and_lines(void **state)
 {
 	(void)state;
 	bad("sluice", "redis = a", "in [fleet]");
-	bad("sluice", "tls_cert = a", "has no TLS");
-	bad("sluice", "ssl_certificate = a", "has no TLS");
+	bad("sluice", "tls_cert = a", "certificate = PATH");
+	bad("sluice", "ssl_certificate = a", "certificate = PATH");
 	bad("sluice", "includes = b.ini", "did you mean \"include\"?");
 	bad("route r", "proxy_pass = http://a\nupstream = u", "server = ADDRESS:PORT");
 	parse_bad(TEXT_BASE "[sluice]\ninclude /etc/other.ini\n", 11,

@@ -11,7 +11,9 @@
 #include "tests/unit/net/memory_stream.h"
 #include "tests/unit/suite.h"
 
-#define ROOM 64
+#define ROOM       64
+#define TIMEOUT_MS 10000
+#define MOST       50
 
 struct world {
 	struct stage *stage;
@@ -55,8 +57,9 @@ static struct idle_link *none_is_idle(struct worker *worker, const struct connec
 	return NULL;
 }
 
-static const struct protocol first = {"http/1.1", take_first, none_lingers, none_is_idle, NULL};
-static const struct protocol second = {"h2", take_second, none_lingers, none_is_idle, NULL};
+static const struct protocol first = {
+	"http/1.1", "plain answer", take_first, none_lingers, none_is_idle, NULL};
+static const struct protocol second = {"h2", NULL, take_second, none_lingers, none_is_idle, NULL};
 static const struct protocol *const protocols[] = {&first, &second, NULL};
 
 static void begin(struct world *w, const struct stage_conf *conf)
@@ -184,6 +187,39 @@ static void a_failed_one_is_no_client(void **state)
 	}
 }
 
+static void one_that_speaks_without_it_is_told(void **state)
+{
+	struct world w;
+	char text[ROOM];
+
+	(void)state;
+	for (unsigned leaves = 0; leaves < 2; leaves++) {
+		begin(&w, &plain);
+		struct memory_peer *peer = come(&w, 3, NULL);
+		memory_peer_send(peer, "HEAD / and more", 15);
+		stage_turn(w.stage);
+		assert_int_equal(memory_peer_receive(peer, text, sizeof(text)), 12);
+		assert_memory_equal(text, "plain answer", 12);
+		assert_true(is_closed(peer));
+		assert_int_equal(w.listener->connections, 1); /* it may still send */
+		memory_peer_send(peer, "yet more", 8);
+		stage_turn(w.stage);
+		assert_int_equal(w.listener->connections, 1);
+		if (leaves) {
+			memory_peer_end_output(peer);
+			stage_turn(w.stage);
+		} else {
+			assert_int_equal(w.listener->handshakes.deadline.at_ms,
+				STAGE_START_MS + HANDSHAKE_ANSWER_MS);
+			stage_pass(w.stage, &w.listener->handshakes.deadline);
+		}
+		assert_int_equal(w.listener->connections, 0);
+		assert_int_equal(first_taken, 0);
+		memory_peer_close(peer);
+		end(&w);
+	}
+}
+
 /* ---- its bounds ------------------------------------------------------------------------------ */
 
 static void it_has_a_deadline_that_bytes_do_not_move(void **state)
@@ -193,12 +229,12 @@ static void it_has_a_deadline_that_bytes_do_not_move(void **state)
 	(void)state;
 	begin(&w, &plain);
 	struct memory_peer *peer = come(&w, 3, NULL);
-	stage_at(w.stage, HANDSHAKE_MS - 1);
+	stage_at(w.stage, TIMEOUT_MS - 1);
 	memory_peer_send(peer, "a", 1);
 	stage_turn(w.stage);
 	assert_int_equal(w.listener->handshakes.count, 1);
 	handshakes_drain(w.listener); /* which moves it to nearer ones only */
-	assert_int_equal(w.listener->handshakes.deadline.at_ms, STAGE_START_MS + HANDSHAKE_MS);
+	assert_int_equal(w.listener->handshakes.deadline.at_ms, STAGE_START_MS + TIMEOUT_MS);
 	stage_pass(w.stage, &w.listener->handshakes.deadline);
 	assert_int_equal(stage_count(w.stage, STATS_HANDSHAKES_LATE), 1);
 	assert_true(is_closed(peer));
@@ -208,14 +244,13 @@ static void it_has_a_deadline_that_bytes_do_not_move(void **state)
 
 static void the_oldest_leaves_beyond_the_bound(void **state)
 {
-	static struct memory_peer *peers[HANDSHAKES_MOST + 1];
+	struct memory_peer *peers[MOST + 1];
+	const struct stage_conf conf = {.listener = "max_handshakes = 50"};
 	struct world w;
 
 	(void)state;
-	begin(&w, &plain);
-	w.stage->relay.listening.clients_max = 2 * HANDSHAKES_MOST;
-	unsigned most =
-		(HANDSHAKES_MOST + w.worker->node->worker_count - 1) / w.worker->node->worker_count;
+	begin(&w, &conf);
+	unsigned most = (MOST + w.worker->node->worker_count - 1) / w.worker->node->worker_count;
 	for (unsigned i = 0; i <= most; i++)
 		peers[i] = come(&w, 3, NULL);
 	assert_int_equal(w.listener->handshakes.count, most);
@@ -303,6 +338,7 @@ UNIT_SUITE(test_handshake_phase)
 		cmocka_unit_test(a_client_is_one_after_its_handshake),
 		cmocka_unit_test(the_handshake_chooses_the_protocol),
 		cmocka_unit_test(a_failed_one_is_no_client),
+		cmocka_unit_test(one_that_speaks_without_it_is_told),
 		cmocka_unit_test(it_has_a_deadline_that_bytes_do_not_move),
 		cmocka_unit_test(the_oldest_leaves_beyond_the_bound),
 		cmocka_unit_test(a_silent_one_makes_room),

@@ -57,7 +57,7 @@ static void close_idle(struct idle_link *link)
 }
 
 static const struct protocol protocol = {
-	"http/1.1", take_client, none_lingers, find_idle, close_idle};
+	"http/1.1", NULL, take_client, none_lingers, find_idle, close_idle};
 static const struct protocol *const protocols[] = {&protocol, NULL};
 
 static void begin(struct world *w, const struct stage_conf *conf)

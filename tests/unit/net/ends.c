@@ -12,12 +12,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "memory_stream.h"
 #include "net/socket_stream.h"
+#include "net/tls_server.h"
+#include "net/tls_stream.h"
+#include "tls_files.h"
+#include "tls_peer.h"
 
 #define MEMORY_ROOM 5000
 
@@ -52,6 +57,8 @@ static void tcp_connect(struct ends *ends)
 	int peer = accept(listener, NULL, NULL);
 	assert_true(peer >= 0);
 	close(listener);
+	int one = 1; /* what the peer sends comes at once */
+	assert_int_equal(setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
 	take_socket(ends, ours, peer);
 }
 
@@ -158,15 +165,150 @@ static void memory_reset(struct ends *ends)
 	memory_close(ends);
 }
 
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+/* Carries what the peer wants to send; all of it, as the test has made room. */
+static void carry_out(struct ends *ends)
+{
+	char bytes[32768];
+	size_t len;
+
+	while ((len = tls_peer_take(ends->tls, bytes, sizeof(bytes))) > 0)
+		assert_int_equal(ends->kind->below->send(ends, bytes, len), len);
+}
+
+/* What there is for it now, as the kind below says. */
+static long carry_in(struct ends *ends)
+{
+	char bytes[32768];
+	long n = ends->kind->below->receive(ends, bytes, sizeof(bytes));
+
+	if (n > 0)
+		tls_peer_give(ends->tls, bytes, (size_t)n);
+	return n;
+}
+
+static struct tls_server *test_server(void)
+{
+	static const char *const protocols[] = {"http/1.1", NULL};
+	char path[] = "/tmp/ends.XXXXXX", why[256];
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	tls_files_make(path, NULL, "ends.test", false);
+	struct tls_pair pair = {path, path};
+	struct tls_settings settings = {.pairs = &pair,
+		.pair_count = 1,
+		.tls12 = true,
+		.tls13 = true,
+		.ciphers = "ECDHE-ECDSA-AES128-GCM-SHA256",
+		.protocols = protocols};
+	struct tls_server *server = tls_server_new(&settings, NULL, why, sizeof(why));
+	unlink(path);
+	assert_non_null(server);
+	return server;
+}
+
+/* Both sides, until both are done; session tickets that come behind are taken in. */
+static void shake_hands(struct ends *ends)
+{
+	enum stream_result result = STREAM_AGAIN;
+	bool peer_done = false;
+	const char *why;
+
+	while (result != STREAM_OK || !peer_done) {
+		peer_done = peer_done || tls_peer_shakes(ends->tls);
+		carry_out(ends);
+		ends_settle(ends);
+		if (result != STREAM_OK)
+			result = stream_handshake(&ends->stream, &why);
+		assert_true(result == STREAM_OK || result == STREAM_AGAIN);
+		while (carry_in(ends) > 0)
+			;
+	}
+	while (!ends->stream.writable) {
+		carry_in(ends);
+		ends_settle(ends);
+	}
+}
+
+static void tls_connect(struct ends *ends)
+{
+	struct tls_server *server = test_server();
+
+	ends->kind->below->connect(ends);
+	struct stream_export carried = stream_export(&ends->stream);
+	assert_true(tls_accept(server, &carried));
+	tls_server_release(server); /* the connection holds it */
+	assert_true(stream_export_has_handshake(&carried));
+	assert_true(stream_import(&ends->stream, ends->streams, &carried, &ends_calls));
+	ends->tls = tls_peer_new("ends.test", NULL, NULL);
+	shake_hands(ends);
+	char byte;
+	while (carry_in(ends) > 0)
+		;
+	assert_int_equal(tls_peer_read(ends->tls, &byte, 1), -3);
+}
+
+static size_t tls_send(struct ends *ends, const void *bytes, size_t len)
+{
+	tls_peer_write(ends->tls, bytes, len);
+	carry_out(ends);
+	return len;
+}
+
+static long tls_receive(struct ends *ends, void *bytes, size_t room)
+{
+	long n = tls_peer_read(ends->tls, bytes, room), below = 1;
+
+	while (n == -3 && below > 0) {
+		below = carry_in(ends);
+		n = tls_peer_read(ends->tls, bytes, room);
+	}
+	return n == -3 ? below : n;
+}
+
+static void tls_noise(struct ends *ends)
+{
+	tls_peer_update_key(ends->tls);
+	carry_out(ends);
+}
+
+static void tls_end(struct ends *ends)
+{
+	tls_peer_end(ends->tls);
+	carry_out(ends);
+	ends->kind->below->end_output(ends);
+}
+
+static void tls_reset(struct ends *ends)
+{
+	ends->kind->below->reset(ends);
+}
+
+static void tls_close(struct ends *ends)
+{
+	ends->kind->below->close(ends);
+	if (ends->tls)
+		tls_peer_free(ends->tls);
+	ends->tls = NULL;
+	tls_end_leaving(ends->streams);
+}
+
 const struct kind kinds[KINDS] = {
-	{"tcp", true, true, true, false, tcp_connect, socket_send, socket_receive, NULL,
-		socket_end_output, tcp_reset, socket_close},
-	{"unix", false, true, false, false, unix_connect, socket_send, socket_receive, NULL,
-		socket_end_output, unix_reset, socket_close},
-	{"memory", true, false, true, false, memory_connect, memory_send, memory_receive,
-		memory_noise, memory_end, memory_reset, memory_close},
-	{"faulty memory", true, false, true, true, faulty_connect, memory_send, memory_receive,
-		memory_noise, memory_end, memory_reset, memory_close},
+	{"tcp", true, true, true, false, false, NULL, tcp_connect, socket_send, socket_receive,
+		NULL, socket_end_output, tcp_reset, socket_close},
+	{"unix", false, true, false, false, false, NULL, unix_connect, socket_send, socket_receive,
+		NULL, socket_end_output, unix_reset, socket_close},
+	{"memory", true, false, true, false, false, NULL, memory_connect, memory_send,
+		memory_receive, memory_noise, memory_end, memory_reset, memory_close},
+	{"faulty memory", true, false, true, true, false, NULL, faulty_connect, memory_send,
+		memory_receive, memory_noise, memory_end, memory_reset, memory_close},
+	{"TLS over tcp", true, true, true, false, true, &kinds[0], tls_connect, tls_send,
+		tls_receive, tls_noise, tls_end, tls_reset, tls_close},
+	{"TLS over faulty memory", true, false, true, true, true, &kinds[3], tls_connect, tls_send,
+		tls_receive, tls_noise, tls_end, tls_reset, tls_close},
 };
 
 /* ---- both ------------------------------------------------------------------------------------ */
@@ -212,8 +354,11 @@ long ends_receive(struct ends *ends, void *bytes, size_t room)
 		long n = ends->kind->receive(ends, bytes, room);
 		if (n != -3)
 			return n;
-		assert_true(ends->fd >= 0); /* of memory, what was sent is there */
+		/* What is still to leave the stream does so in its loop. */
+		loop_hurry(ends->loop);
+		assert_int_equal(loop_run_turn(ends->loop), 0);
 		struct pollfd poll_fd = {.fd = ends->fd, .events = POLLIN};
-		poll(&poll_fd, 1, -1);
+		if (ends->fd >= 0)
+			poll(&poll_fd, 1, 10);
 	}
 }

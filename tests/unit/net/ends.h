@@ -5,7 +5,7 @@
 
 #include "net/stream.h"
 
-#define KINDS 4
+#define KINDS 6
 
 struct ends {
 	struct stream stream; /* first: from the stream back to this */
@@ -15,6 +15,7 @@ struct ends {
 	const struct kind *kind;
 	int fd;                     /* the peer's, of sockets; -1 */
 	struct memory_peer *memory; /* or this */
+	struct tls_peer *tls;       /* over one of these; NULL: none */
 };
 
 struct kind {
@@ -23,6 +24,8 @@ struct kind {
 	bool keeps_bytes; /* a reset leaves what came before it to be read */
 	bool counts;      /* bytes that wait for the peer, not the memory that they need */
 	bool is_faulty; /* reads and writes may do less than they could, and wakes be for nothing */
+	bool cut_fails; /* a cut by our own side is a failure, and no end of data */
+	const struct kind *below; /* NULL: none */
 	void (*connect)(struct ends *ends);
 	size_t (*send)(
 		struct ends *ends, const void *bytes, size_t len); /* what there is room for */

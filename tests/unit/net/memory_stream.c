@@ -279,8 +279,10 @@ static enum stream_result memory_handshake(struct stream *stream, const char **w
 	struct memory_peer *peer = peer_of(stream);
 	char byte = 0;
 
-	while (peer->handshake > 0 && byte != 'X' && take(&peer->in, &byte, 1) == 1)
+	while (peer->handshake > 0 && byte != 'X' && byte != 'H' && take(&peer->in, &byte, 1) == 1)
 		peer->handshake--;
+	if (byte == 'H')
+		return STREAM_END;
 	stream->readable = has_news(peer);
 	*why = byte == 'X' ? "an X came" : "the connection ended";
 	if (byte == 'X' || (peer->handshake > 0 && (peer->cut || peer->in.ended)))

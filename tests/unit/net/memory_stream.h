@@ -16,7 +16,7 @@ struct memory_peer *memory_stream_open(struct stream *stream, struct stream_loop
 	const struct stream_calls *calls);
 
 /* The same on no loop, and with a handshake: so many bytes come first, then `protocol` (NULL: none)
- * is chosen. A byte 'X' among them fails it. */
+ * is chosen. A byte 'X' among them fails it, with 'H' the peer speaks without it. */
 struct memory_peer *memory_handshake_new(
 	struct stream_export *stream, size_t room, unsigned bytes, const char *protocol);
 

@@ -104,6 +104,22 @@ static void read_bytes(struct fixture *f, size_t bytes)
 	assert_int_equal(got, bytes);
 }
 
+/* Bytes may come in parts of a record: then nothing is known before the last one. */
+static bool comes_in_parts(const struct fixture *f)
+{
+	return f->ends.kind->is_faulty && f->ends.kind->below;
+}
+
+static bool is_known(struct fixture *f, bool (*claim)(struct stream *stream))
+{
+	while (!claim(&f->ends.stream)) {
+		if (!comes_in_parts(f))
+			return false;
+		ends_await(&f->ends);
+	}
+	return true;
+}
+
 /* All of it, in one write where there are no faults. */
 static void write_whole(struct fixture *f, struct stream *stream, const char *text)
 {
@@ -134,8 +150,8 @@ static void bytes_are_told_once(void **state)
 	send_all(&f->ends, text, 10);
 	await_readable(f);
 	ends_settle(&f->ends);
-	assert_int_equal(f->ends.told, 1);
-	assert_true(stream_is_stale(s));
+	assert_true(f->ends.told == 1 || comes_in_parts(f));
+	assert_true(is_known(f, stream_is_stale));
 	read_bytes(f, 10);
 	assert_int_equal(s->received, 10);
 	if (s->readable)
@@ -202,7 +218,7 @@ static void the_end_is_told_behind_the_last_bytes(void **state)
 	assert_int_equal(read_some(f), STREAM_END);
 	assert_true(s->read_ended && !s->readable && !s->failed);
 	assert_int_equal(read_once(f), STREAM_END); /* and stays so */
-	assert_true(stream_is_stale(s));
+	assert_true(is_known(f, stream_is_stale));
 	assert_false(stream_is_cut(s));
 	/* The other way is open still. */
 	write_whole(f, s, "bye");
@@ -376,6 +392,35 @@ static void ending_our_output_leaves_the_input(void **state)
 	end(f);
 }
 
+/* Whoever closes leaves what was written to the system, or to the loop. */
+static void what_was_written_arrives_behind_the_close(void **state)
+{
+	struct fixture *f = begin(state);
+	static char text[60000];
+	size_t sent = 0, received = 0, written;
+	unsigned tries = f->ends.kind->is_faulty ? 50 : 1;
+	enum stream_result result;
+	long n;
+
+	do {
+		struct iovec piece = {text, sizeof(text)};
+		result = stream_write(&f->ends.stream, &piece, 1, &written);
+		sent += written;
+	} while (result == STREAM_OK || --tries > 0);
+	stream_close(&f->ends.stream);
+	memset(&f->ends.stream, 0xEE, sizeof(f->ends.stream)); /* its memory is gone */
+	f->ends.stream.open = false;
+	while ((n = f->ends.kind->receive(&f->ends, text, sizeof(text))) != -1) {
+		assert_true(n > 0 || n == -3);
+		received += n > 0 ? (size_t)n : 0;
+		loop_hurry(&f->turn);
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	}
+	assert_int_equal(received, sent);
+	assert_int_equal(f->streams.leaving_count, 0);
+	end(f);
+}
+
 static void a_close_is_an_end_or_a_reset(void **state)
 {
 	const struct kind *kind = *state;
@@ -403,12 +448,12 @@ static void state_is_known_before_it_is_told(void **state)
 	assert_false(stream_is_cut(s));
 	assert_int_equal(stream_error(s), 0);
 	send_all(&f->ends, "x", 1);
-	assert_true(stream_has_input(s)); /* no turn of the loop so far */
+	assert_true(is_known(f, stream_has_input)); /* no turn of the loop so far */
 	assert_false(stream_is_cut(s));
 	f->ends.kind->end_output(&f->ends);
-	assert_true(stream_has_input(s));
+	assert_true(is_known(f, stream_has_input));
 	assert_false(stream_is_cut(s)); /* half of it is open */
-	assert_int_equal(f->ends.told, 0);
+	assert_true(f->ends.told == 0 || comes_in_parts(f));
 	f->ends.kind->reset(&f->ends);
 	assert_true(stream_is_cut(s));
 	end(f);
@@ -431,16 +476,16 @@ static void bytes_that_are_no_data_leave_it_fresh(void **state)
 		/* Data behind them is. */
 		f->ends.kind->send_noise(&f->ends);
 		send_all(&f->ends, "x", 1);
-		assert_true(stream_has_input(s));
+		assert_true(is_known(f, stream_has_input));
 		await_readable(f);
-		assert_true(stream_is_stale(s));
+		assert_true(is_known(f, stream_is_stale));
 		read_bytes(f, 1);
 		/* And so is an end. */
 		f->ends.kind->send_noise(&f->ends);
 		f->ends.kind->end_output(&f->ends);
 		while (!s->peer_closed)
 			ends_await(&f->ends);
-		assert_true(stream_is_stale(s));
+		assert_true(is_known(f, stream_is_stale));
 		assert_int_equal(read_some(f), STREAM_END);
 	}
 	end(f);
@@ -561,7 +606,33 @@ static void an_exported_one_may_be_closed(void **state)
 	f->ends.kind->end_output(&f->ends);
 	assert_false(stream_export_is_silent(&exported)); /* an end is something to read */
 	stream_export_close(&exported);
-	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), -1);
+	long n = ends_receive(&f->ends, text, sizeof(text));
+	/* The peer's close_notify was not read, which makes a reset of it. */
+	assert_true(n == -1 || (n == -2 && f->ends.kind->below));
+	end(f);
+}
+
+static void an_exported_one_leaves_the_others_woken(void **state)
+{
+	struct fixture *f = begin(state);
+	struct ends others[2];
+
+	for (int i = 0; i < 2; i++) {
+		ends_open(&others[i], *state, &f->streams);
+		others[i].stream.calls = &serving;
+	}
+	served_count = 0;
+	stream_wake(&others[0].stream);
+	stream_wake(&f->ends.stream);
+	struct stream_export exported = stream_export(&f->ends.stream);
+	memset(&f->ends.stream, 0xEE, sizeof(f->ends.stream));
+	f->ends.stream.open = false;
+	stream_wake(&others[1].stream);
+	loop_finish_turn(&f->turn);
+	assert_int_equal(served_count, 2);
+	stream_export_close(&exported);
+	for (int i = 0; i < 2; i++)
+		ends_close(&others[i]);
 	end(f);
 }
 
@@ -584,7 +655,8 @@ static void a_copy_outlives_the_stream_or_is_cut(void **state)
 	} else {
 		stream_cut(s);
 		await_readable(f);
-		assert_int_equal(read_some(f), STREAM_END);
+		assert_int_equal(
+			read_some(f), f->ends.kind->cut_fails ? STREAM_FAILED : STREAM_END);
 	}
 	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), -1);
 	end(f);
@@ -599,7 +671,7 @@ static void a_cut_ends_both_directions(void **state)
 	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), -1);
 	await_readable(f);
 	assert_true(stream_is_cut(&f->ends.stream));
-	assert_int_equal(read_some(f), STREAM_END);
+	assert_int_equal(read_some(f), f->ends.kind->cut_fails ? STREAM_FAILED : STREAM_END);
 	assert_int_equal(write_text(&f->ends.stream, "x"), STREAM_FAILED);
 	end(f);
 }
@@ -623,12 +695,14 @@ static const struct {
 	TEST(what_is_not_taken_is_told_when_there_is_room),
 	TEST(ending_our_output_leaves_the_input),
 	TEST(a_close_is_an_end_or_a_reset),
+	TEST(what_was_written_arrives_behind_the_close),
 	TEST(state_is_known_before_it_is_told),
 	TEST(bytes_that_are_no_data_leave_it_fresh),
 	TEST(others_are_served_before_one_that_yielded),
 	TEST(one_that_yielded_may_close),
 	TEST(an_exported_one_goes_on_elsewhere),
 	TEST(an_exported_one_may_be_closed),
+	TEST(an_exported_one_leaves_the_others_woken),
 	TEST(a_copy_outlives_the_stream_or_is_cut),
 	TEST(a_cut_ends_both_directions),
 };

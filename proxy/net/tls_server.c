@@ -1,0 +1,438 @@
+#include "net/tls_server.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "net/tls_wire.h"
+
+#define DEFAULT_CIPHERS                                                                            \
+	"TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:"              \
+	"ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:" \
+	"ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
+
+#define NAME_BYTES        256
+#define PROTOCOLS_BYTES   64
+#define TICKET_KEYS_BYTES 80
+
+/* Certificates of the same names, one of each kind of key, and their keys. */
+struct certificate {
+	SSL_CTX *context;
+	char **names; /* in lower case, in order */
+	size_t name_count;
+};
+
+/* A name of a certificate; sorted by it. */
+struct name_entry {
+	const char *name;
+	size_t certificate;
+};
+
+struct tls_server {
+	atomic_uint holders;
+	BIO_METHOD *method;
+	struct certificate *certificates;
+	size_t count;
+	struct name_entry *names;
+	size_t name_count;
+	unsigned char protocols[PROTOCOLS_BYTES]; /* each with its length before it */
+	unsigned protocols_len;
+};
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct name_entry *one = a, *other = b;
+
+	return strcmp(one->name, other->name);
+}
+
+static const struct name_entry *find_entry(const struct tls_server *server, const char *name)
+{
+	struct name_entry key = {.name = name};
+
+	return bsearch(
+		&key, server->names, server->name_count, sizeof(*server->names), compare_entries);
+}
+
+/* The first of two that have the same name is found; a wildcard has one label (RFC 6125). */
+static size_t find_certificate(const struct tls_server *server, const char *asked)
+{
+	char name[NAME_BYTES];
+	size_t len = strlen(asked);
+
+	if (len == 0 || len >= sizeof(name))
+		return 0;
+	for (size_t i = 0; i <= len; i++)
+		name[i] = (char)(asked[i] >= 'A' && asked[i] <= 'Z' ? asked[i] | 0x20 : asked[i]);
+	if (name[len - 1] == '.')
+		name[len - 1] = '\0';
+	const struct name_entry *found = find_entry(server, name);
+	char *dot = strchr(name, '.');
+	if (!found && dot && dot > name) {
+		dot[-1] = '*';
+		found = find_entry(server, dot - 1);
+	}
+	return found ? found->certificate : 0;
+}
+
+static int on_server_name(SSL *ssl, int *alert, void *arg)
+{
+	const struct tls_server *server = arg;
+	const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+
+	(void)alert;
+	if (!name)
+		return SSL_TLSEXT_ERR_NOACK;
+	SSL_set_SSL_CTX(ssl, server->certificates[find_certificate(server, name)].context);
+	return SSL_TLSEXT_ERR_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool add_name(struct certificate *certificate, const ASN1_STRING *text)
+{
+	int len = ASN1_STRING_length(text);
+	const char *at = (const char *)ASN1_STRING_get0_data(text);
+	char **more = realloc(
+		certificate->names, (certificate->name_count + 1) * sizeof(*certificate->names));
+
+	if (more)
+		certificate->names = more;
+	if (!more || len <= 0 || len >= NAME_BYTES || memchr(at, '\0', (size_t)len))
+		return more != NULL; /* a name that no client asks for */
+	char *name = strndup(at, (size_t)len);
+	if (!name)
+		return false;
+	for (char *c = name; *c; c++)
+		*c = (char)(*c >= 'A' && *c <= 'Z' ? *c | 0x20 : *c);
+	certificate->names[certificate->name_count++] = name;
+	return true;
+}
+
+/* Its DNS names, or without any of them its common name. */
+static bool read_names(struct certificate *certificate, const X509 *x509)
+{
+	GENERAL_NAMES *all = X509_get_ext_d2i(x509, NID_subject_alt_name, NULL, NULL);
+	bool good = true;
+
+	for (int i = 0; good && i < sk_GENERAL_NAME_num(all); i++) {
+		const GENERAL_NAME *name = sk_GENERAL_NAME_value(all, i);
+		if (name->type == GEN_DNS)
+			good = add_name(certificate, name->d.dNSName);
+	}
+	GENERAL_NAMES_free(all);
+	const X509_NAME *subject = X509_get_subject_name(x509);
+	int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+	if (good && certificate->name_count == 0 && at >= 0)
+		good = add_name(
+			certificate, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+	if (certificate->name_count > 1)
+		qsort(certificate->names, certificate->name_count, sizeof(char *), compare_names);
+	return good;
+}
+
+static bool has_same_names(const struct certificate *a, const struct certificate *b)
+{
+	if (a->name_count != b->name_count || a->name_count == 0)
+		return false;
+	for (size_t i = 0; i < a->name_count; i++) {
+		if (strcmp(a->names[i], b->names[i]) != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool list_names(struct tls_server *server)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < server->count; i++)
+		count += server->certificates[i].name_count;
+	server->names = calloc(count + 1, sizeof(*server->names));
+	if (!server->names)
+		return false;
+	for (size_t i = 0; i < server->count; i++) {
+		const struct certificate *certificate = &server->certificates[i];
+		for (size_t j = 0; j < certificate->name_count; j++) {
+			struct name_entry entry = {certificate->names[j], i};
+			bool known = false; /* of one that comes before it in the file */
+			for (size_t k = 0; k < server->name_count && !known; k++)
+				known = strcmp(server->names[k].name, entry.name) == 0;
+			if (!known)
+				server->names[server->name_count++] = entry;
+		}
+	}
+	qsort(server->names, server->name_count, sizeof(*server->names), compare_entries);
+	return true;
+}
+
+/* ---- protocols ------------------------------------------------------------------------------- */
+
+/* A client that offers protocols, and none of ours, gets an alert (RFC 7301 section 3.2). */
+static int on_protocols(SSL *ssl, const unsigned char **chosen, unsigned char *len,
+	const unsigned char *offered, unsigned offered_len, void *arg)
+{
+	const struct tls_server *server = arg;
+	unsigned char *found = NULL;
+
+	(void)ssl;
+	if (SSL_select_next_proto(&found, len, server->protocols, server->protocols_len, offered,
+		    offered_len) != OPENSSL_NPN_NEGOTIATED)
+		return SSL_TLSEXT_ERR_ALERT_FATAL;
+	*chosen = found;
+	return SSL_TLSEXT_ERR_OK;
+}
+
+static bool set_protocols(struct tls_server *server, const char *const *names)
+{
+	for (; *names; names++) {
+		size_t len = strlen(*names);
+		if (server->protocols_len + 1 + len > sizeof(server->protocols))
+			return false;
+		server->protocols[server->protocols_len++] = (unsigned char)len;
+		memcpy(server->protocols + server->protocols_len, *names, len);
+		server->protocols_len += (unsigned)len;
+	}
+	return true;
+}
+
+/* ---- contexts -------------------------------------------------------------------------------- */
+
+/* Never asks at a terminal. */
+static int no_password(char *out, int size, int writes, void *arg)
+{
+	(void)out;
+	(void)size;
+	(void)writes;
+	(void)arg;
+	return -1;
+}
+
+/* TLS 1.3 has names of its own, which begin with TLS_. */
+static bool set_ciphers(SSL_CTX *context, const char *ciphers)
+{
+	size_t len = strlen(ciphers);
+	char *copy = strdup(ciphers), *old = calloc(1, len + 2), *new = calloc(1, len + 2);
+	bool good = copy && old && new;
+	char *rest = copy;
+
+	for (char *name; good && (name = strsep(&rest, ":")) != NULL;) {
+		char *list = strncmp(name, "TLS_", 4) == 0 ? new : old;
+		if (*list)
+			strcat(list, ":");
+		strcat(list, name);
+	}
+	good = good && (!*old || SSL_CTX_set_cipher_list(context, old) == 1) &&
+	       (!*new || SSL_CTX_set_ciphersuites(context, new) == 1);
+	free(copy);
+	free(old);
+	free(new);
+	return good;
+}
+
+static SSL_CTX *context_new(struct tls_server *server, const struct tls_settings *settings)
+{
+	SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+
+	if (!context)
+		return NULL;
+	SSL_CTX_set_min_proto_version(context, settings->tls12 ? TLS1_2_VERSION : TLS1_3_VERSION);
+	SSL_CTX_set_max_proto_version(context, settings->tls13 ? TLS1_3_VERSION : TLS1_2_VERSION);
+	SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+	/* A write is repeated from a buffer of ours, and an idle connection has no buffers. */
+	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_read_ahead(context, 1);
+	/* Sessions are in tickets only. */
+	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_default_passwd_cb(context, no_password);
+	SSL_CTX_set_tlsext_servername_callback(context, on_server_name);
+	SSL_CTX_set_tlsext_servername_arg(context, server);
+	SSL_CTX_set_alpn_select_cb(context, on_protocols, server);
+	/* From OpenSSL 3.5 on with the hybrid group of TLS 1.3. */
+	if (SSL_CTX_set1_groups_list(context, "X25519MLKEM768:X25519:P-256:P-384") == 1 ||
+		SSL_CTX_set1_groups_list(context, "X25519:P-256:P-384") == 1) {
+		ERR_clear_error();
+		if (set_ciphers(context, settings->ciphers ? settings->ciphers : DEFAULT_CIPHERS))
+			return context;
+	}
+	SSL_CTX_free(context);
+	return NULL;
+}
+
+/* Tickets are decrypted by the first context, whichever certificate their client asks for. */
+static void share_tickets(struct tls_server *server, const struct tls_server *before)
+{
+	unsigned char keys[TICKET_KEYS_BYTES];
+	SSL_CTX *from = before ? before->certificates[0].context : server->certificates[0].context;
+
+	if (SSL_CTX_get_tlsext_ticket_keys(from, keys, sizeof(keys)) != 1)
+		return;
+	for (size_t i = 0; i < server->count; i++)
+		SSL_CTX_set_tlsext_ticket_keys(server->certificates[i].context, keys, sizeof(keys));
+	OPENSSL_cleanse(keys, sizeof(keys));
+}
+
+/* The first error is nearest to the cause. */
+static const char *reason(void)
+{
+	unsigned long error = ERR_peek_error();
+	const char *text = NULL;
+
+	if (ERR_GET_LIB(error) == ERR_LIB_SYS)
+		text = strerror(ERR_GET_REASON(error));
+	else if (error != 0)
+		text = ERR_reason_error_string(error);
+	return text ? text : "no memory";
+}
+
+static bool report(char *why, size_t size, const char *path, const char *what)
+{
+	snprintf(why, size, "%s: %s: %s", path, what, reason());
+	return false;
+}
+
+/* OpenSSL compares a key with the certificate as it takes it. */
+static bool is_of_another(void)
+{
+	unsigned long error = ERR_peek_last_error();
+
+	return ERR_GET_LIB(error) == ERR_LIB_X509 &&
+	       ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH;
+}
+
+static bool use_pair(SSL_CTX *context, const struct tls_pair *pair, char *why, size_t size)
+{
+	ERR_clear_error();
+	if (SSL_CTX_use_certificate_chain_file(context, pair->certificate) != 1)
+		return report(why, size, pair->certificate, "can't read the certificate");
+	if (SSL_CTX_use_PrivateKey_file(context, pair->key, SSL_FILETYPE_PEM) != 1)
+		return report(why, size, pair->key,
+			is_of_another() ? "the key is not the certificate's" : "can't use the key");
+	return true;
+}
+
+static void clear_names(struct certificate *certificate)
+{
+	for (size_t i = 0; i < certificate->name_count; i++)
+		free(certificate->names[i]);
+	free(certificate->names);
+	*certificate = (struct certificate){.context = certificate->context};
+}
+
+static bool has_same_kind(SSL_CTX *a, SSL_CTX *b)
+{
+	return EVP_PKEY_get_base_id(SSL_CTX_get0_privatekey(a)) ==
+	       EVP_PKEY_get_base_id(SSL_CTX_get0_privatekey(b));
+}
+
+/* The pair goes beside those of the same names, unless one of them has a key of its kind. */
+static bool join_others(
+	struct tls_server *server, const struct tls_pair *pair, char *why, size_t size)
+{
+	struct certificate *last = &server->certificates[server->count - 1];
+
+	for (size_t i = 0; i + 1 < server->count; i++) {
+		struct certificate *other = &server->certificates[i];
+		if (!has_same_names(other, last) || has_same_kind(other->context, last->context))
+			continue;
+		if (!use_pair(other->context, pair, why, size))
+			return false;
+		clear_names(last);
+		SSL_CTX_free(last->context);
+		server->count--;
+		break;
+	}
+	return true;
+}
+
+static bool add_pair(struct tls_server *server, const struct tls_settings *settings,
+	const struct tls_pair *pair, char *why, size_t size)
+{
+	struct certificate *certificate = &server->certificates[server->count];
+
+	ERR_clear_error();
+	certificate->context = context_new(server, settings);
+	if (!certificate->context) {
+		snprintf(why, size, "tls_ciphers: %s", reason());
+		return false;
+	}
+	server->count++;
+	if (!use_pair(certificate->context, pair, why, size))
+		return false;
+	if (!read_names(certificate, SSL_CTX_get0_certificate(certificate->context))) {
+		snprintf(why, size, "no memory");
+		return false;
+	}
+	return join_others(server, pair, why, size);
+}
+
+struct tls_server *tls_server_new(const struct tls_settings *settings,
+	const struct tls_server *before, char *why, size_t size)
+{
+	struct tls_server *server = calloc(1, sizeof(*server));
+	bool good = server != NULL;
+
+	snprintf(why, size, "no memory");
+	if (good) {
+		atomic_init(&server->holders, 1);
+		server->certificates = calloc(settings->pair_count, sizeof(*server->certificates));
+		server->method = tls_wire_method_new();
+		good = server->certificates && server->method &&
+		       set_protocols(server, settings->protocols);
+	}
+	for (size_t i = 0; good && i < settings->pair_count; i++)
+		good = add_pair(server, settings, &settings->pairs[i], why, size);
+	if (good && list_names(server)) {
+		share_tickets(server, before);
+		return server;
+	}
+	if (good)
+		snprintf(why, size, "no memory");
+	tls_server_release(server);
+	return NULL;
+}
+
+struct tls_server *tls_server_hold(struct tls_server *server)
+{
+	/* relaxed: a holder may pass it on */
+	atomic_fetch_add_explicit(&server->holders, 1, memory_order_relaxed);
+	return server;
+}
+
+void tls_server_release(struct tls_server *server)
+{
+	/* acq_rel: pairs with itself, so the last holder sees all that the others did */
+	if (!server || atomic_fetch_sub_explicit(&server->holders, 1, memory_order_acq_rel) != 1)
+		return;
+	for (size_t i = 0; i < server->count; i++) {
+		clear_names(&server->certificates[i]);
+		SSL_CTX_free(server->certificates[i].context);
+	}
+	BIO_meth_free(server->method);
+	free(server->certificates);
+	free(server->names);
+	free(server);
+}
+
+SSL *tls_server_accept(struct tls_server *server, struct tls_wire *wire)
+{
+	SSL *ssl = SSL_new(server->certificates[0].context);
+
+	if (ssl && tls_wire_attach(wire, ssl, server->method)) {
+		SSL_set_accept_state(ssl);
+		return ssl;
+	}
+	SSL_free(ssl);
+	return NULL;
+}

@@ -1,0 +1,50 @@
+/*
+ * What a listener's TLS consists of: certificates with their keys, versions, ciphers, and the keys
+ * of session tickets. Made by one thread and never changed; connections of all threads share it,
+ * and hold it.
+ *
+ *   ClientHello with a name --> the certificates that have it; else those that have *.rest of it;
+ *                               else the first one
+ *
+ * Certificates with the same names are beside each other (RSA and ECDSA): OpenSSL selects one by
+ * what the client offers. The certificate of a client that sends no name is the first one.
+ */
+#ifndef NET_TLS_SERVER_H
+#define NET_TLS_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct tls_server;
+struct tls_wire;
+struct ssl_st;
+
+/* PEM files; `key` may be the file of the certificate, and that may have the chain behind it. */
+struct tls_pair {
+	const char *certificate, *key;
+};
+
+struct tls_settings {
+	const struct tls_pair *pairs; /* at least one */
+	size_t pair_count;
+	bool tls12, tls13; /* the versions, at least one */
+	/* In OpenSSL's names, by colons, for both versions; NULL: those of Mozilla's "intermediate"
+	 * configuration, version 5.7. */
+	const char *ciphers;
+	/* The names of protocols in ALPN (RFC 7301), the preferred first; ended by NULL. */
+	const char *const *protocols;
+};
+
+/* Reads the files. `before` (or NULL) is what it replaces: tickets of that remain good. NULL: `why`
+ * says why, and names the file. */
+struct tls_server *tls_server_new(const struct tls_settings *settings,
+	const struct tls_server *before, char *why, size_t size);
+struct tls_server *tls_server_hold(struct tls_server *server);
+/* NULL is ignored. */
+void tls_server_release(struct tls_server *server);
+
+/* The state of a new connection, which reads and writes by the wire; NULL without memory. Its owner
+ * holds the server until it has freed it. */
+struct ssl_st *tls_server_accept(struct tls_server *server, struct tls_wire *wire);
+
+#endif

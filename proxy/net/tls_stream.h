@@ -1,0 +1,34 @@
+/*
+ * Streams over TLS (OpenSSL), above a stream of another transport:
+ *
+ *   owner --write--> SSL --> [pending] --> the stream below --> peer
+ *   owner <--read--- SSL <---------------- the stream below <-- peer
+ *
+ * What was written is encrypted at once, and may not be encrypted again: what the stream below does
+ * not take waits in `pending`, of one record mostly, and nothing more is written before it has
+ * left. A stream that is closed with something pending lives on in its loop without an owner until
+ * that has left, TLS_LEAVE_MS have passed without progress, or TLS_LEAVING_MOST others do so.
+ *
+ * An end of the stream below without a close_notify is a failure, as an attacker can make one.
+ */
+#ifndef NET_TLS_STREAM_H
+#define NET_TLS_STREAM_H
+
+#include <stdbool.h>
+
+#include "net/stream.h"
+
+struct tls_server;
+
+#define TLS_LEAVE_MS     10000
+#define TLS_LEAVING_MOST 1000
+
+/* The connection, on no loop, becomes one of TLS, whose handshake is still to come; it holds the
+ * server. False without memory: it is closed. */
+bool tls_accept(struct tls_server *server, struct stream_export *connection);
+
+/* Closes those that are closed by their owners and have something pending. Before stream_loop_end.
+ */
+void tls_end_leaving(struct stream_loop *loop);
+
+#endif

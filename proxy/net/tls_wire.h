@@ -1,0 +1,53 @@
+/*
+ * The encrypted side of a stream over TLS: what OpenSSL reads and writes by a BIO, over the stream
+ * below.
+ *
+ *   SSL --> [pending] --> the stream below
+ *
+ * OpenSSL never waits to write: what the stream below does not take is kept, so that no record is
+ * to be encrypted again. Its owner writes nothing more before that has left.
+ */
+#ifndef NET_TLS_WIRE_H
+#define NET_TLS_WIRE_H
+
+#include <openssl/bio.h>
+#include <openssl/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "net/stream.h"
+
+struct tls_wire {
+	struct stream under;
+	char *pending; /* NULL: none */
+	size_t start, end, room;
+	bool ends_output, has_ended_output; /* behind what is pending */
+	bool has_first;                     /* byte that has come */
+	bool is_plain; /* which begins a request in plain text: OpenSSL's alert is not written */
+};
+
+/* For tls_wire_attach; it must live as long as the connections. NULL without memory. */
+BIO_METHOD *tls_wire_method_new(void);
+
+/* False without memory. */
+bool tls_wire_attach(struct tls_wire *wire, SSL *ssl, const BIO_METHOD *method);
+
+static inline bool tls_wire_has_pending(const struct tls_wire *wire)
+{
+	return wire->start < wire->end;
+}
+
+/* The encrypted bytes so far, those that are pending included. */
+static inline uint64_t tls_wire_sent(const struct tls_wire *wire)
+{
+	return wire->under.sent + wire->end - wire->start;
+}
+
+/* Writes what is pending, and then the end of output if there is to be one. False: something still
+ * is pending, or the stream below has failed. */
+bool tls_wire_flush(struct tls_wire *wire);
+
+/* Throws away what is pending. */
+void tls_wire_discard(struct tls_wire *wire);
+
+#endif
