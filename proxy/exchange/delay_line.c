@@ -125,6 +125,7 @@ static void take_woken(struct delay_woken *woken, struct delay_place *place)
 static void link_last(struct delay_line *line, struct delay_place *place)
 {
 	place->line = line;
+	place->before = line->cost;
 	LIST_APPEND(line->first, line->last, place, prev, next);
 	line->cost += place->cost;
 }
@@ -204,6 +205,21 @@ bool delay_join(struct delay_place *place, bool is_in_line, struct worker *worke
 	if (!line)
 		atomic_fetch_sub(&lines->in_line, 1);
 	return line != NULL;
+}
+
+bool delay_was_passed(const struct delay_place *place, const struct gate_identity *identity,
+	uint64_t ahead[static GATE_LIMITS_MAX])
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	bool was_passed = false;
+
+	for (unsigned i = 0, count = gate_charges(identity, charges); i < count; i++) {
+		if (!is_in(place, &charges[i]) || place->before <= ahead[i])
+			continue;
+		ahead[i] = place->before;
+		was_passed = true;
+	}
+	return was_passed;
 }
 
 bool delay_wait(struct delay_place *place)

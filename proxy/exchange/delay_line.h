@@ -31,6 +31,7 @@ struct delay_place {
 	struct delay_place *prev, *next;
 	struct delay_place *prev_woken, *next_woken; /* guarded by its worker's lock */
 	uint64_t cost;
+	uint64_t before;  /* the costs of those that were in line when it joined */
 	uint32_t changes; /* of the node, when its caller was determined; its worker's */
 	bool waits;
 	bool is_woken;   /* on its worker's list, until that has read it */
@@ -54,6 +55,11 @@ bool delay_ahead(struct delay_lines *lines, const struct gate_identity *identity
 bool delay_join(struct delay_place *place, bool is_in_line, struct worker *worker,
 	const struct gate_identity *identity, const struct gate_verdict *verdict,
 	void (*go_on)(struct delay_place *place));
+
+/* It has just joined. Did others join since delay_ahead, or since `ahead` was cleared? Then these
+ * are in `ahead`, too, by which it is to be judged once more. */
+bool delay_was_passed(const struct delay_place *place, const struct gate_identity *identity,
+	uint64_t ahead[static GATE_LIMITS_MAX]);
 
 /* It waits for its time, or to be woken. True: it is to look at its limits once more now, because
  * it is the first, and what became free before this call may have woken nobody. */

@@ -45,20 +45,26 @@ static struct authority_question question_of(struct exchange *x)
 static void conclude(struct exchange *x, enum authority_answer answer,
 	const struct authority_judgement *judgement, uint64_t now_ns)
 {
-	uint64_t ahead[GATE_LIMITS_MAX];
-	bool is_behind = x->turn.asks_first && !x->tunnel.is_message &&
-			 delay_ahead(x->worker->node->delays, &x->gate.identity, ahead);
+	uint64_t ahead[GATE_LIMITS_MAX], waited = waited_ns(x);
+	bool may_be_behind = x->turn.asks_first && !x->tunnel.is_message;
+	bool is_behind =
+		may_be_behind && delay_ahead(x->worker->node->delays, &x->gate.identity, ahead);
 
 	x->turn.question = 0;
+	x->turn.asks_first = false;
 	if (x->turn.has_deadline)
 		deadline_clear(&x->turn.deadline);
 	if (answer == AUTHORITY_JUDGED)
 		gate_conclude(&x->gate.identity, judgement, is_behind ? ahead : NULL, now_ns,
-			waited_ns(x), &x->gate.verdict, &x->gate.receipt);
+			waited, &x->gate.verdict, &x->gate.receipt);
 	else
 		gate_conclude_unavailable(judgement->retry_after_ms, &x->gate.verdict);
-	x->turn.asks_first = false;
 	turn_line_up(x);
+	if (may_be_behind && turn_was_passed(x, is_behind, ahead)) {
+		gate_conclude(&x->gate.identity, judgement, ahead, now_ns, waited, &x->gate.verdict,
+			&x->gate.receipt);
+		turn_line_up(x);
+	}
 	if (!turn_is_turned_away(x))
 		x->turn.judged(x);
 }

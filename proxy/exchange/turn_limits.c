@@ -91,18 +91,33 @@ void turn_line_up(struct exchange *x)
 		exchange_leave_line(x);
 }
 
+bool turn_was_passed(struct exchange *x, bool is_behind, uint64_t ahead[static GATE_LIMITS_MAX])
+{
+	if (!x->turn.in_line)
+		return false;
+	if (!is_behind)
+		memset(ahead, 0, GATE_LIMITS_MAX * sizeof(*ahead));
+	return delay_was_passed(&x->turn.place, &x->gate.identity, ahead);
+}
+
 void turn_judge(struct exchange *x)
 {
 	struct worker *worker = x->worker;
 	uint64_t now_ns = worker_now_ns(worker);
 	uint64_t waited_ns = x->times.judged_ns ? now_ns - x->times.judged_ns : 0;
 	uint64_t ahead[GATE_LIMITS_MAX];
-	bool is_behind = !x->times.judged_ns && !x->tunnel.is_message &&
-			 delay_ahead(worker->node->delays, &x->gate.identity, ahead);
+	bool may_be_behind = !x->times.judged_ns && !x->tunnel.is_message;
+	bool is_behind =
+		may_be_behind && delay_ahead(worker->node->delays, &x->gate.identity, ahead);
 
 	gate_judge(x->use->site->gate, x->route, &x->gate.identity, is_behind ? ahead : NULL,
 		worker_throttle_ns(worker), waited_ns, &x->gate.verdict, &x->gate.receipt);
 	turn_line_up(x);
+	if (may_be_behind && turn_was_passed(x, is_behind, ahead)) {
+		gate_judge(x->use->site->gate, x->route, &x->gate.identity, ahead,
+			worker_throttle_ns(worker), waited_ns, &x->gate.verdict, &x->gate.receipt);
+		turn_line_up(x);
+	}
 	if (x->tunnel.is_message) /* it is known whole */
 		gate_hold_bytes(x->use->site->gate, &x->gate.receipt, x->tunnel.message_bytes,
 			worker_throttle_ns(worker));

@@ -29,6 +29,11 @@ void turn_judge(struct exchange *exchange);
 /* It has a verdict: where that delays it, it is in line (exchange/delay_line.h), else no more. */
 void turn_line_up(struct exchange *exchange);
 
+/* That was its first verdict, by `ahead` if it is_behind others: did more join its line meanwhile,
+ * on other workers? Then `ahead` has them, and its verdict is to be found once more by that. */
+bool turn_was_passed(
+	struct exchange *exchange, bool is_behind, uint64_t ahead[static GATE_LIMITS_MAX]);
+
 /* The same for a message, whose verdict must be of the moment when it is passed on: it may wait
  * long behind others of its session, those that a limit delays among them, and what was charged
  * when it came would arrive in another window than it was charged in. This determines its caller,

@@ -49,6 +49,53 @@ static void when_a_refused_one_may_come_back(void **state)
 	stage_end(stage);
 }
 
+/* What happens on another worker behind the look at those ahead. */
+static void (*meanwhile)(void);
+static struct stage *meanwhile_stage;
+
+bool __real_delay_ahead(struct delay_lines *of, const struct gate_identity *identity,
+	uint64_t ahead[static GATE_LIMITS_MAX]);
+bool __wrap_delay_ahead(struct delay_lines *of, const struct gate_identity *identity,
+	uint64_t ahead[static GATE_LIMITS_MAX]);
+
+bool __wrap_delay_ahead(struct delay_lines *of, const struct gate_identity *identity,
+	uint64_t ahead[static GATE_LIMITS_MAX])
+{
+	bool is_behind = __real_delay_ahead(of, identity, ahead);
+	void (*happens)(void) = meanwhile;
+
+	meanwhile = NULL;
+	if (happens)
+		happens();
+	return is_behind;
+}
+
+static void another_joins(void)
+{
+	struct exchange *x = stage_other_asks(meanwhile_stage, GET);
+
+	assert_int_equal(x->state, EXCHANGE_DELAYED);
+}
+
+/* Both would find nobody ahead; the delay has room for one. */
+static void of_two_judged_at_once_one_is_behind(void **state)
+{
+	const struct stage_conf conf = {.route = "limits = l",
+		.more = "[limit l]\nkey = ip\nrate = 1 per 10s\nalgorithm = gcra\n"
+			"on_exceed = delay 15s\n"};
+	struct stage *stage = meanwhile_stage = stage_begin(&conf);
+
+	(void)state;
+	struct exchange *first = stage_ask(stage, GET);
+	assert_int_equal(first->state, EXCHANGE_FORWARDING);
+	stage_forget(stage);
+	meanwhile = another_joins;
+	struct exchange *x = stage_ask(stage, GET);
+	assert_int_equal(x->answer.status, 429);
+	assert_in_range(x->answer.retry_after_ms, 19000, 21000);
+	stage_end(stage);
+}
+
 static void the_hash_of_a_key(void **state)
 {
 	struct stage *stage =
@@ -69,6 +116,7 @@ UNIT_SUITE(test_turn_limits)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_the_gate_says_is_answered),
 		cmocka_unit_test(when_a_refused_one_may_come_back),
+		cmocka_unit_test(of_two_judged_at_once_one_is_behind),
 		cmocka_unit_test(the_hash_of_a_key),
 	};
 
