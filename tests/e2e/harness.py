@@ -56,7 +56,7 @@ def quick(t):
 @test("a test that fails, is skipped, hangs or dies is told, and the others run", workers=[1])
 def bad(t):
     status, output = run(t, """
-tap.HANG_SECONDS = 0.5
+tap.HANG_SECONDS = 5
 @test("fails", workers=[1])
 def fails(t):
     print("ok 7 is no point")
