@@ -73,6 +73,17 @@ static void note_state(struct stream *stream, struct tls *tls)
 	stream->failed |= tls->wire.under.failed;
 }
 
+/* OpenSSL lacks bytes. What it holds is a part of a record, and what is still to be read waits for
+ * the next turn, or until answers have left: each of these wakes the stream. */
+static enum stream_result lacks_input(struct stream *stream, struct tls *tls)
+{
+	note_state(stream, tls);
+	stream->readable = false;
+	if (tls->wire.is_stopped)
+		stream_yield(stream);
+	return STREAM_AGAIN;
+}
+
 /* ---- the handshake --------------------------------------------------------------------------- */
 
 static void note_protocol(struct tls *tls)
@@ -94,6 +105,7 @@ static enum stream_result tls_handshake(struct stream *stream, const char **why)
 		tls->wire.under.failed)
 		return STREAM_FAILED;
 	ERR_clear_error();
+	tls_wire_permit(&tls->wire);
 	int result = SSL_do_handshake(tls->ssl);
 	int error = result == 1 ? SSL_ERROR_NONE : SSL_get_error(tls->ssl, result);
 	note_state(stream, tls);
@@ -103,7 +115,7 @@ static enum stream_result tls_handshake(struct stream *stream, const char **why)
 		return STREAM_OK;
 	}
 	if (error == SSL_ERROR_WANT_READ)
-		return STREAM_AGAIN;
+		return lacks_input(stream, tls);
 	*why = reason(tls);
 	if (!tls->wire.is_plain || tls->wire.under.failed)
 		return STREAM_FAILED;
@@ -124,8 +136,7 @@ static enum stream_result ended_or_again(struct stream *stream, struct tls *tls,
 {
 	switch (SSL_get_error(tls->ssl, result)) {
 	case SSL_ERROR_WANT_READ:
-		note_state(stream, tls);
-		return STREAM_AGAIN;
+		return lacks_input(stream, tls);
 	case SSL_ERROR_ZERO_RETURN:
 		return stream_note_end(stream, 0);
 	default:
@@ -141,6 +152,7 @@ static enum stream_result tls_read(struct stream *stream, struct buffer *buffer)
 	if (tls->is_plain)
 		return stream_read(&tls->wire.under, buffer);
 	ERR_clear_error();
+	tls_wire_permit(&tls->wire);
 	int result = SSL_read_ex(tls->ssl, buffer->at + buffer->end, buffer_room(buffer), &got);
 	if (result != 1)
 		return ended_or_again(stream, tls, result);
@@ -264,6 +276,7 @@ static void tls_sift(struct stream *stream)
 	char byte;
 
 	ERR_clear_error();
+	tls_wire_permit(&tls->wire);
 	int result = SSL_peek(tls->ssl, &byte, 1);
 	bool rests = result <= 0 && SSL_get_error(tls->ssl, result) == SSL_ERROR_WANT_READ;
 	note_state(stream, tls);

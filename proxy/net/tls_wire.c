@@ -67,8 +67,14 @@ static int bio_read(BIO *bio, char *at, int room)
 	struct buffer buffer = {.at = at, .capacity = (uint32_t)room};
 
 	BIO_clear_retry_flags(bio);
+	wire->is_stopped = wire->may_read == 0;
+	if (wire->is_stopped || wire->end - wire->start > TLS_WIRE_PENDING_BYTES) {
+		BIO_set_retry_read(bio);
+		return -1;
+	}
 	switch (stream_read(&wire->under, &buffer)) {
 	case STREAM_OK:
+		wire->may_read -= buffer.end < wire->may_read ? buffer.end : wire->may_read;
 		if (!wire->has_first)
 			wire->is_plain = at[0] >= 'A' && at[0] <= 'Z';
 		wire->has_first = true;

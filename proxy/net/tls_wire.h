@@ -17,13 +17,21 @@
 
 #include "net/stream.h"
 
+/* OpenSSL reads on until it has data, and answers what is none (a KeyUpdate, a renegotiation that
+ * is refused): a peer that sends nothing else gets its turn as others do, and is not read while it
+ * leaves so many bytes of answers to be sent. */
+#define TLS_WIRE_TURN_BYTES    32768
+#define TLS_WIRE_PENDING_BYTES 65536
+
 struct tls_wire {
 	struct stream under;
 	char *pending; /* NULL: none */
 	size_t start, end, room;
 	bool ends_output, has_ended_output; /* behind what is pending */
-	bool has_first;                     /* byte that has come */
-	bool is_plain; /* which begins a request in plain text: OpenSSL's alert is not written */
+	size_t may_read; /* bytes, more or less, until the next tls_wire_permit */
+	bool is_stopped; /* by that: more may be there */
+	bool has_first;  /* byte that has come */
+	bool is_plain;   /* which begins a request in plain text: OpenSSL's alert is not written */
 };
 
 /* For tls_wire_attach; it must live as long as the connections. NULL without memory. */
@@ -41,6 +49,13 @@ static inline bool tls_wire_has_pending(const struct tls_wire *wire)
 static inline uint64_t tls_wire_sent(const struct tls_wire *wire)
 {
 	return wire->under.sent + wire->end - wire->start;
+}
+
+/* Before each call of OpenSSL that reads: it may read the bytes of a turn. */
+static inline void tls_wire_permit(struct tls_wire *wire)
+{
+	wire->may_read = TLS_WIRE_TURN_BYTES;
+	wire->is_stopped = false;
 }
 
 /* Writes what is pending, and then the end of output if there is to be one. False: something still

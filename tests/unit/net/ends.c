@@ -271,7 +271,7 @@ static long tls_receive(struct ends *ends, void *bytes, size_t room)
 
 static void tls_noise(struct ends *ends)
 {
-	tls_peer_update_key(ends->tls);
+	tls_peer_update_key(ends->tls, false);
 	carry_out(ends);
 }
 

@@ -18,6 +18,7 @@
 #include "../random.h"
 #include "ends.h"
 #include "tests/unit/suite.h"
+#include "tls_peer.h"
 
 #define BUFFER_BYTES 64
 
@@ -508,6 +509,51 @@ static void on_served(struct stream *stream)
 
 static const struct stream_calls serving = {NULL, on_served};
 
+/* A peer that sends nothing else would keep the loop from all others. */
+static void much_that_is_no_data_takes_turns(void **state)
+{
+	struct fixture *f = begin(state);
+	enum stream_result result;
+	unsigned turns = 0;
+
+	if (f->ends.tls && !f->ends.kind->is_faulty) {
+		for (unsigned i = 0; i < 3000; i++)
+			tls_peer_update_key(f->ends.tls, false);
+		send_all(&f->ends, "x", 1);
+		do {
+			turns++;
+			await_readable(f);
+			result = read_once(f);
+			assert_true(result == STREAM_OK || !f->ends.stream.readable);
+		} while (result == STREAM_AGAIN);
+		assert_int_equal(result, STREAM_OK);
+		assert_int_equal(buffer_used(&f->buffer), 1);
+		assert_true(turns > 2);
+	}
+	end(f);
+}
+
+static void a_peer_that_takes_no_answers_is_not_read(void **state)
+{
+	struct fixture *f = begin(state);
+	const struct kind *kind = f->ends.kind;
+	unsigned sent = 0;
+	bool has_room = true;
+	char bytes[256];
+
+	while (f->ends.tls && kind->is_faulty && has_room && sent < 10000) {
+		tls_peer_update_key(f->ends.tls, true);
+		size_t len = tls_peer_take(f->ends.tls, bytes, sizeof(bytes));
+		has_room = kind->below->send(&f->ends, bytes, len) == len;
+		sent++;
+		ends_settle(&f->ends);
+		while (f->ends.stream.readable)
+			assert_int_equal(read_once(f), STREAM_AGAIN);
+	}
+	assert_true(sent < 10000);
+	end(f);
+}
+
 static void others_are_served_before_one_that_yielded(void **state)
 {
 	struct fixture *f = begin(state);
@@ -698,6 +744,8 @@ static const struct {
 	TEST(what_was_written_arrives_behind_the_close),
 	TEST(state_is_known_before_it_is_told),
 	TEST(bytes_that_are_no_data_leave_it_fresh),
+	TEST(much_that_is_no_data_takes_turns),
+	TEST(a_peer_that_takes_no_answers_is_not_read),
 	TEST(others_are_served_before_one_that_yielded),
 	TEST(one_that_yielded_may_close),
 	TEST(an_exported_one_goes_on_elsewhere),

@@ -94,9 +94,11 @@ void tls_peer_end(struct tls_peer *peer)
 	SSL_shutdown(peer->ssl);
 }
 
-void tls_peer_update_key(struct tls_peer *peer)
+void tls_peer_update_key(struct tls_peer *peer, bool asks)
 {
-	assert(SSL_key_update(peer->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1);
+	int type = asks ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED;
+
+	assert(SSL_key_update(peer->ssl, type) == 1);
 	assert(SSL_do_handshake(peer->ssl) == 1);
 }
 

@@ -25,8 +25,9 @@ void tls_peer_give(struct tls_peer *peer, const void *bytes, size_t len);
 void tls_peer_write(struct tls_peer *peer, const void *bytes, size_t len);
 long tls_peer_read(struct tls_peer *peer, void *bytes, size_t room);
 void tls_peer_end(struct tls_peer *peer);
-/* New keys for what it sends: bytes that are no data. */
-void tls_peer_update_key(struct tls_peer *peer);
+/* New keys for what it sends, and if it asks for them, for what it receives: bytes that are no
+ * data. */
+void tls_peer_update_key(struct tls_peer *peer, bool asks);
 
 struct ssl_st *tls_peer_ssl(struct tls_peer *peer);
 
