@@ -62,15 +62,20 @@ static const char *reason(struct tls *tls)
 	return tls->why;
 }
 
+static void note_writable(struct stream *stream, struct tls *tls)
+{
+	stream->writable = tls->wire.under.writable && !tls_wire_has_pending(&tls->wire) &&
+			   !tls->wire.ends_output;
+	stream->failed |= tls->wire.under.failed;
+}
+
 /* As far as is known of the stream below, and of what was decrypted already. */
 static void note_state(struct stream *stream, struct tls *tls)
 {
 	stream->readable = tls->wire.under.readable || SSL_has_pending(tls->ssl);
 	stream->unsure = 0;
 	stream->peer_closed = tls->wire.under.peer_closed;
-	stream->writable = tls->wire.under.writable && !tls_wire_has_pending(&tls->wire) &&
-			   !tls->wire.ends_output;
-	stream->failed |= tls->wire.under.failed;
+	note_writable(stream, tls);
 }
 
 /* OpenSSL lacks bytes. What it holds is a part of a record, and what is still to be read waits for
@@ -221,7 +226,7 @@ static enum stream_result write_records(
 		stream->sent += len;
 		tls_marks_add(&tls->marks, stream->sent, tls_wire_sent(&tls->wire));
 	}
-	note_state(stream, tls);
+	note_writable(stream, tls);
 	return run->count > 0 ? STREAM_AGAIN : STREAM_OK;
 }
 
