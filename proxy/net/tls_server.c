@@ -330,10 +330,18 @@ static void clear_names(struct certificate *certificate)
 	*certificate = (struct certificate){.context = certificate->context};
 }
 
-static bool has_same_kind(SSL_CTX *a, SSL_CTX *b)
+static int kind_of(const SSL_CTX *context)
 {
-	return EVP_PKEY_get_base_id(SSL_CTX_get0_privatekey(a)) ==
-	       EVP_PKEY_get_base_id(SSL_CTX_get0_privatekey(b));
+	return EVP_PKEY_get_base_id(SSL_CTX_get0_privatekey(context));
+}
+
+static bool has_kind(SSL_CTX *context, int kind)
+{
+	long has = SSL_CTX_set_current_cert(context, SSL_CERT_SET_FIRST);
+
+	while (has == 1 && kind_of(context) != kind)
+		has = SSL_CTX_set_current_cert(context, SSL_CERT_SET_NEXT);
+	return has == 1;
 }
 
 /* The pair goes beside those of the same names, unless one of them has a key of its kind. */
@@ -344,7 +352,8 @@ static bool join_others(
 
 	for (size_t i = 0; i + 1 < server->count; i++) {
 		struct certificate *other = &server->certificates[i];
-		if (!has_same_names(other, last) || has_same_kind(other->context, last->context))
+		if (!has_same_names(other, last) ||
+			has_kind(other->context, kind_of(last->context)))
 			continue;
 		if (!use_pair(other->context, pair, why, size))
 			return false;

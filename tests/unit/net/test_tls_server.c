@@ -180,6 +180,22 @@ static void kinds_of_keys_are_beside_each_other(void **state)
 	end(f);
 }
 
+static void the_first_of_a_kind_is_used(void **state)
+{
+	struct fixture *f = begin();
+
+	(void)state;
+	add(f, "one.test,two.test", false);
+	add(f, "one.test,two.test", true);
+	add(f, "two.test,one.test", false);
+	add(f, "two.test,one.test", true);
+	struct tls_server *server = make(f);
+	assert_string_equal(name_for(server, "two.test", ECDSA_12), "one.test");
+	assert_string_equal(name_for(server, "two.test", RSA_12), "one.test rsa");
+	tls_server_release(server);
+	end(f);
+}
+
 static void versions_are_bounded(void **state)
 {
 	(void)state;
@@ -294,6 +310,7 @@ UNIT_SUITE(test_tls_server)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_name_selects_a_certificate),
 		cmocka_unit_test(kinds_of_keys_are_beside_each_other),
+		cmocka_unit_test(the_first_of_a_kind_is_used),
 		cmocka_unit_test(versions_are_bounded),
 		cmocka_unit_test(the_server_prefers_its_protocols),
 		cmocka_unit_test(tickets_outlive_a_reload),
