@@ -14,6 +14,11 @@ void tls_wire_discard(struct tls_wire *wire)
 
 static bool add_pending(struct tls_wire *wire, const char *at, size_t len)
 {
+	if (wire->room - wire->end < len && wire->start > 0) {
+		memmove(wire->pending, wire->pending + wire->start, wire->end - wire->start);
+		wire->end -= wire->start;
+		wire->start = 0;
+	}
 	if (wire->room - wire->end < len) {
 		size_t room = wire->end + len;
 		char *larger = realloc(wire->pending, room);

@@ -17,6 +17,8 @@
 
 #include "../random.h"
 #include "ends.h"
+#include "memory_stream.h"
+#include "net/tls_wire.h"
 #include "tests/unit/suite.h"
 #include "tls_peer.h"
 
@@ -569,6 +571,37 @@ static void a_peer_that_takes_no_answers_is_not_read(void **state)
 	end(f);
 }
 
+static void what_has_left_takes_no_memory(void **state)
+{
+	struct fixture *f = begin(state);
+	struct tls_wire wire = {.pending = NULL};
+	char bytes[100] = {0};
+
+	if (f->ends.memory && !f->ends.kind->is_faulty) {
+		struct memory_peer *peer =
+			memory_stream_open(&wire.under, &f->streams, sizeof(bytes), &serving);
+		BIO_METHOD *method = tls_wire_method_new();
+		BIO *bio = BIO_new(method);
+		BIO_set_data(bio, &wire);
+		BIO_set_init(bio, 1);
+		assert_int_equal(BIO_write(bio, bytes, sizeof(bytes)), sizeof(bytes));
+		assert_int_equal(BIO_write(bio, bytes, sizeof(bytes)), sizeof(bytes));
+		for (unsigned i = 0; i < 100; i++) {
+			assert_int_equal(BIO_write(bio, bytes, sizeof(bytes)), sizeof(bytes));
+			memory_peer_receive(peer, bytes, sizeof(bytes));
+			tls_wire_flush(&wire);
+			assert_true(tls_wire_has_pending(&wire));
+		}
+		assert_true(wire.room <= 5 * sizeof(bytes));
+		stream_close(&wire.under);
+		memory_peer_close(peer);
+		tls_wire_discard(&wire);
+		BIO_free(bio);
+		BIO_meth_free(method);
+	}
+	end(f);
+}
+
 static void others_are_served_before_one_that_yielded(void **state)
 {
 	struct fixture *f = begin(state);
@@ -761,6 +794,7 @@ static const struct {
 	TEST(bytes_that_are_no_data_leave_it_fresh),
 	TEST(much_that_is_no_data_takes_turns),
 	TEST(a_peer_that_takes_no_answers_is_not_read),
+	TEST(what_has_left_takes_no_memory),
 	TEST(others_are_served_before_one_that_yielded),
 	TEST(one_that_yielded_may_close),
 	TEST(an_exported_one_goes_on_elsewhere),
