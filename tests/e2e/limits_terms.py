@@ -283,7 +283,7 @@ def several(t):
     with t.point("each is reported"):
         left = told(client.ask("/", fields=fields())).left
         equal({name: v["r"] for name, v in left.items()},
-              {"ring": 3, "paced": 4, "monthly": 5, "open": 0, "flow": 1000}, "remaining")
+              {"ring": 3, "paced": 4, "monthly": 5, "open": 0, "flow": 900}, "remaining")
 
     with t.point("a refusal by one takes nothing of the others, whichever it is"):
         client.request("/hold", fields=fields())
