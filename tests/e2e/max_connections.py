@@ -154,8 +154,9 @@ def leavers(t):
     holder.reset()
     for client in clients[1::2]:
         equal(client.response().status, 200, "status")
-    # A request that is there when its client leaves takes its connection with it; the next one is opened then.
-    true(server.origin.most_open <= 2, f"{server.origin.most_open} connections at once")
+    # A request that is there when its client leaves takes its connection with it; the next one is opened then. The
+    # origin may notice two such ends late; a connection for each that waits would be ten.
+    true(server.origin.most_open <= 3, f"{server.origin.most_open} connections at once")
 
 
 @test("sessions with connections of their own: one more waits until one of them ends, they do not")

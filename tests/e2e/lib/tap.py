@@ -22,6 +22,7 @@ import random
 import re
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -255,6 +256,8 @@ def _jobs(wanted):
 def main():
     """Runs the tests that were registered, or those that the arguments name."""
     allow_files()
+    # A shell ignores it for what it starts in the background, and the commands under test heed that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     wanted = [a for a in sys.argv[1:] if not a.startswith("-")]
     report = Report()
     report.note(f"seed {SEED} (SLUICE_E2E_SEED), {process.describe()}")
