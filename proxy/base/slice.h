@@ -29,7 +29,7 @@ static inline bool slice_equal(struct slice a, struct slice b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
-/* Of a hexadecimal digit; -1: it is none. */
+/* The value of a hexadecimal digit; -1: it is none. */
 static inline int slice_hex_value(char c)
 {
 	if (c >= '0' && c <= '9')

@@ -561,7 +561,7 @@ static void check_admin(struct build *build, const struct instance *instance)
 	}
 }
 
-/* What is about TLS needs a certificate. */
+/* Options about TLS need a certificate. */
 static void check_listener(struct build *build, const struct instance *instance)
 {
 	static const char *const of_tls[] = {"certificate_key", "tls_versions", "tls_ciphers",

@@ -180,7 +180,7 @@ static void begin_down(struct exchange *x)
 	down->encoder.trailers.set = &x->route->response_set;
 }
 
-/* Of both bodies what has come, or has a length. */
+/* The bytes of both bodies that have come, or that a length declares. */
 static void foresee_bytes(struct exchange *x)
 {
 	uint64_t length =

@@ -86,8 +86,8 @@ struct rung_facts {
 /* The rung of a limit with this window. */
 enum rung rung_of(enum conf_store_down down, const struct rung_facts *facts, uint64_t window_ms);
 
-/* Of local: must leases fit into the share, too, as it has admitted the caller recently, or admits
- * most callers? */
+/* With `local`: must leases fit into the share, too, because the share has admitted the caller
+ * recently, or admits most callers? */
 bool rung_is_shared(const struct rung_facts *facts, uint64_t window_ms);
 
 /* Of strict: may the store not know yet what was admitted in the last window, and the tail? */

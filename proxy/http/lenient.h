@@ -27,12 +27,12 @@ enum http_lenient {
 	HTTP_LENIENT_CHUNKED_TWICE = 1 << 5,      /* `chunked` several times, and nothing else */
 	HTTP_LENIENT_LENGTH_AND_CHUNKED = 1 << 6, /* a Content-Length beside it; it is dropped */
 	HTTP_LENIENT_CHUNKED_HTTP_1_0 = 1 << 7,   /* `chunked` in HTTP/1.0, taken for HTTP/1.1 */
-	/* Of bodies (http/chunked.h): */
+	/* Words for bodies (http/chunked.h): */
 	HTTP_LENIENT_CHUNK_BLANKS = 1 << 8,
 	HTTP_LENIENT_CHUNK_LF = 1 << 9,
 };
 
-/* Those that two readers may understand in two ways: where the message ends is a guess. */
+/* Words for messages that two readers may end at different places. */
 #define HTTP_LENIENT_DOUBTFUL                                                                      \
 	(HTTP_LENIENT_BARE_LF | HTTP_LENIENT_FOLDED_LINES | HTTP_LENIENT_SPACE_BEFORE_COLON |      \
 		HTTP_LENIENT_CHUNKED_TWICE | HTTP_LENIENT_LENGTH_AND_CHUNKED |                     \

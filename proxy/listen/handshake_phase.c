@@ -67,7 +67,7 @@ static void close_one(struct handshake *h, unsigned slot, const char *why)
 	listener_connection_closed(listener);
 }
 
-/* That of its name in ALPN, or the first. */
+/* The protocol that ALPN has named, or the first. */
 static const struct protocol *choose_protocol(const struct listener *listener, const char *name)
 {
 	for (const struct protocol *const *p = listener->protocols; name && *p; p++) {
