@@ -29,8 +29,9 @@ void turn_judge(struct exchange *exchange);
 /* It has a verdict: where that delays it, it is in line (exchange/delay_line.h), else no more. */
 void turn_line_up(struct exchange *exchange);
 
-/* After the first verdict, which `ahead` was used for if it is_behind others: did more join its line
- * meanwhile, on other workers? Then `ahead` counts them, and the verdict must be found again. */
+/* After the first verdict, which `ahead` was used for if it is_behind others: did more join its
+ * line meanwhile, on other workers? Then `ahead` counts them, and the verdict must be found again.
+ */
 bool turn_was_passed(
 	struct exchange *exchange, bool is_behind, uint64_t ahead[static GATE_LIMITS_MAX]);
 
