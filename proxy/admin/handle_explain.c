@@ -1,7 +1,7 @@
 /*
  * The verdict about a request, without sending it or charging a limit.
  *
- *   ?host=api.test&path=/a?b=c&method=GET&address=192.0.2.1&field.X-Api-Key=abc
+ *   ?host=api.test&path=/a?b=c&method=GET&scheme=https&address=192.0.2.1&field.X-Api-Key=abc
  *
  * The request is written as a client would send it and read by the parser that reads clients'.
  * Limits of a fleet are asked at its store, and the answer is made then.
@@ -129,6 +129,7 @@ static const char *read_question(struct question *question, const struct admin_r
 	const char *method = admin_argument(request, "method");
 	const char *address = admin_argument(request, "address");
 	const char *path = admin_argument(request, "path");
+	const char *scheme = admin_argument(request, "scheme");
 
 	question->method = method ? method : "GET";
 	http_head_init(&question->head);
@@ -148,6 +149,9 @@ static const char *read_question(struct question *question, const struct admin_r
 	question->input.host = http_authority_host(&question->authority, question->host_text);
 	question->input.query = question->target.query;
 	question->input.method = slice_of(question->method);
+	question->input.scheme = slice_of(scheme                      ? scheme
+					  : question->target.is_https ? "https"
+								      : "http");
 	return NULL;
 }
 

@@ -20,6 +20,9 @@ struct log_pace {
 /* It has happened. May it have a line? Then `unlogged` is how many had none since the last one.
  * `now_ms` is monotonic, and not 0. */
 bool log_pace_may_log(struct log_pace *pace, uint64_t now_ms, unsigned *unlogged);
+/* The same for one in `every_ms`. */
+bool log_pace_may_log_each(
+	struct log_pace *pace, uint64_t every_ms, uint64_t now_ms, unsigned *unlogged);
 
 /* How many had no line, if the last line is old enough: they count as written at now_ms. Else 0. */
 unsigned log_pace_take_unlogged(struct log_pace *pace, uint64_t now_ms);

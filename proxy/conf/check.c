@@ -561,12 +561,29 @@ static void check_admin(struct build *build, const struct instance *instance)
 	}
 }
 
+/* response_header_set comes first where it names the field of hsts. */
+static void join_fields_to_set(struct build *build, struct conf_listener *listener)
+{
+	struct conf_fields *all = &listener->all_set;
+	bool has_hsts = listener->certificates.count > 0 && listener->hsts.count > 0;
+
+	*all = listener->response_set;
+	for (size_t i = 0; has_hsts && i < all->count; i++)
+		has_hsts = strcasecmp(all->items[i].name, listener->hsts.items[0].name) != 0;
+	if (!has_hsts)
+		return;
+	all->items = arena_alloc(build->arena, (all->count + 1) * sizeof(*all->items));
+	if (all->count > 0)
+		memcpy(all->items, listener->response_set.items, all->count * sizeof(*all->items));
+	all->items[all->count++] = listener->hsts.items[0];
+}
+
 /* Options about TLS need a certificate. */
 static void check_listener(struct build *build, const struct instance *instance)
 {
 	static const char *const of_tls[] = {"certificate_key", "tls_versions", "tls_ciphers",
-		"handshake_timeout", "max_handshakes"};
-	const struct conf_listener *listener = instance->object;
+		"handshake_timeout", "max_handshakes", "hsts"};
+	struct conf_listener *listener = instance->object;
 	size_t keys = listener->certificate_keys.count, count = listener->certificates.count;
 
 	for (size_t i = 0; count == 0 && i < sizeof(of_tls) / sizeof(of_tls[0]); i++) {
@@ -579,6 +596,10 @@ static void check_listener(struct build *build, const struct instance *instance)
 			"there are %zu certificate_key for %zu certificate; expected as many, or "
 			"none",
 			keys, count);
+	if (count > 0 && listener->redirect_port > 0)
+		build_warn(build, instance, instance_setting_line(instance, "redirect"),
+			"redirect has no effect with a certificate");
+	join_fields_to_set(build, listener);
 }
 
 void check_snapshot(struct build *build)

@@ -30,6 +30,7 @@ enum key_part_kind {
 	KEY_HOST,
 	KEY_PATH,
 	KEY_METHOD,
+	KEY_SCHEME,
 	KEY_ROUTE,
 	KEY_PART_KINDS,
 };

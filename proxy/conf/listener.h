@@ -36,9 +36,12 @@ struct conf_listener {
 	uint32_t max_uri_bytes;     /* max_uri_size: 414 beyond, 8k */
 	uint32_t max_fields;        /* max_headers: field lines in a head, 431 beyond, 100 */
 	struct conf_fields response_set; /* of all responses, also of those of sluice itself */
+	struct conf_fields hsts;         /* Strict-Transport-Security; none: off */
+	struct conf_fields all_set;      /* these and those, made of them */
 	struct conf_text_list response_remove;
 	bool health;            /* /healthz and /readyz are answered, off */
 	bool passes_lookalikes; /* lookalike_fields = pass; else dropped */
+	uint16_t redirect_port; /* redirect = https or https:PORT, 443; 0: off */
 	enum conf_ratelimit_headers ratelimit_headers;
 	bool is_internal;                       /* [fleet] bind: for other nodes */
 	struct conf_text_list certificates;     /* PEM files; none: no TLS */

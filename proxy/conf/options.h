@@ -167,5 +167,7 @@ extern const struct option_type type_websocket, type_message_exceed, type_origin
 /* value_field.c: */
 extern const struct option_type type_field, type_field_names, type_uri_path, type_host_field,
 	type_media_types;
+/* value_https.c: */
+extern const struct option_type type_redirect, type_hsts;
 
 #endif

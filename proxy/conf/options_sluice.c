@@ -188,6 +188,15 @@ const struct option options_listener[] = {
 		BETWEEN(1, 10 * MILLION),
 		.help = "Maximum number of connections of each address that are in their TLS "
 			"handshake, over all workers; the oldest is closed for a newer one."},
+	{"redirect", &type_redirect, LIVE, AT(redirect_port), .fallback = "off",
+		.help = "With https or https:PORT, each request that came without TLS is answered "
+			"308 with the same URL under https. Probes of health are still answered, "
+			"and requests that a trusted proxy reports as https are served."},
+	{"hsts", &type_hsts, LIVE, AT(hsts),
+		.help = "Time for which browsers use TLS only (Strict-Transport-Security), with "
+			"includeSubDomains and preload behind it if wanted: 365d "
+			"includeSubDomains. It is set on all responses of a listener with a "
+			"certificate; 0s makes browsers forget it."},
 	{"trusted_proxies", &type_networks, LIVE, AT(trusted_proxies), .flags = OPTION_REPEATABLE,
 		.help = "Networks whose X-Forwarded-For and Forwarded are trusted, read from "
 			"right to left."},

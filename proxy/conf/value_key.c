@@ -14,6 +14,7 @@ const struct key_form key_forms[KEY_PART_KINDS] = {
 	[KEY_HOST] = {"host", KEY_PLAIN},
 	[KEY_PATH] = {"path", KEY_PLAIN},
 	[KEY_METHOD] = {"method", KEY_PLAIN},
+	[KEY_SCHEME] = {"scheme", KEY_PLAIN},
 	[KEY_ROUTE] = {"route", KEY_PLAIN},
 	[KEY_HEADER] = {"header", KEY_NAMED},
 	[KEY_COOKIE] = {"cookie", KEY_NAMED},
@@ -207,6 +208,7 @@ static bool parse_key(struct value *value)
 }
 
 const struct option_type type_key = {"key",
-	"ip, ip/PREFIX, header:NAME, cookie:NAME, query:NAME, host, path, method or route, joined "
+	"ip, ip/PREFIX, header:NAME, cookie:NAME, query:NAME, host, path, method, scheme or route, "
+	"joined "
 	"by '+', with '|' before a fallback",
 	parse_key, same_key, false};

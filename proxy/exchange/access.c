@@ -120,6 +120,7 @@ static void read_texts(const struct exchange *x, struct scratch *scratch, struct
 	read_client(x, scratch, line);
 	texts[ACCESS_METHOD] = x->facts.method;
 	texts[ACCESS_HOST] = x->facts.host;
+	texts[ACCESS_SCHEME] = x->facts.is_https ? SLICE("https") : SLICE("http");
 	texts[ACCESS_ID] = x->request_id;
 	if (x->tunnel.is_message)
 		read_message(x, line);

@@ -39,6 +39,7 @@ const uint16_t access_text_bytes[ACCESS_TEXTS] = {
 	[ACCESS_ID] = ID_BYTES,
 	[ACCESS_TRACE] = 64,
 	[ACCESS_PARENT] = 64,
+	[ACCESS_SCHEME] = 8,
 };
 
 static void put_ms(struct http_out *out, uint64_t us)
@@ -111,6 +112,7 @@ static void put_combined(
 	access_put_quoted(out, line->texts[ACCESS_USER_AGENT], AGENT_BYTES);
 	put_text(out, SLICE(" id="),
 		line->texts[ACCESS_ID].len ? line->texts[ACCESS_ID] : SLICE("-"));
+	put_text(out, SLICE(" scheme="), line->texts[ACCESS_SCHEME]);
 	put_text(out, SLICE(" route="), slice_of(line->route ? line->route : "-"));
 	put_text(out, SLICE(" caller="), line->texts[ACCESS_CALLER]);
 	put_text(out, SLICE(" limit="), slice_of(line->limit));
@@ -153,6 +155,7 @@ static void put_json(struct http_out *out, struct worker *worker, const struct a
 	put_json_cut(out, SLICE(",\"id\":"), line->texts[ACCESS_ID], ID_BYTES);
 	put_json_text(out, SLICE(",\"client\":"), line->texts[ACCESS_ADDRESS]);
 	put_json_cut(out, SLICE(",\"method\":"), line->texts[ACCESS_METHOD], METHOD_BYTES);
+	put_json_text(out, SLICE(",\"scheme\":"), line->texts[ACCESS_SCHEME]);
 	put_json_cut(out, SLICE(",\"host\":"), line->texts[ACCESS_HOST], HOST_BYTES);
 	put_json_cut(out, SLICE(",\"target\":"), line->texts[ACCESS_TARGET], TARGET_BYTES);
 	put_number(out, SLICE(",\"status\":"), line->status);

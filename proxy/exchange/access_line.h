@@ -25,8 +25,9 @@ enum access_text {
 	ACCESS_ID,
 	ACCESS_TRACE, /* empty: no trace, nor a parent */
 	ACCESS_PARENT,
+	ACCESS_SCHEME,
 };
-#define ACCESS_TEXTS (ACCESS_PARENT + 1)
+#define ACCESS_TEXTS (ACCESS_SCHEME + 1)
 
 /* Of texts that may be long. */
 #define ACCESS_TARGET_BYTES  3072

@@ -23,6 +23,7 @@ struct forwarded_peer;
 struct forwarding;
 struct hop;
 struct listener;
+struct tls_facts;
 
 /* Why a message is refused whose session drains, closes or was aborted. */
 #define CLIENT_SESSION_CLOSED "session closed"
@@ -114,9 +115,10 @@ struct client {
 	struct exchange *first;        /* the oldest: only it may write */
 	struct flow out;               /* what is composed and not yet written */
 	unsigned work;                 /* requests begun and reads made in this turn */
-	bool again;      /* something has changed: it looks once more before it rests */
-	bool ends_body;  /* its close is the end of a response's body */
-	struct hop *hop; /* exchange/hop.h; NULL: it is no node of the fleet */
+	bool again;                  /* something has changed: it looks once more before it rests */
+	bool ends_body;              /* its close is the end of a response's body */
+	struct hop *hop;             /* exchange/hop.h; NULL: it is no node of the fleet */
+	const struct tls_facts *tls; /* as long as its stream; NULL: without TLS */
 };
 
 static inline void client_advance(struct client *client)

@@ -99,6 +99,7 @@ struct exchange_facts {
 	struct slice method;
 	uint8_t address[16]; /* the caller's */
 	bool path_odd;       /* servers may read its path in several ways */
+	bool is_https;       /* its client has used https */
 	uint64_t allow;      /* 405 and 200: methods that would be served */
 };
 

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "exchange/entrance.h"
 #include "exchange/exchange.h"
 #include "exchange/hop.h"
 #include "exchange/probe.h"
@@ -180,8 +181,11 @@ static void know_caller(struct exchange *x, const struct conf_listener *listener
 		    lookalikes_need_all(x->use->site->lookalikes)) &&
 		!listener->passes_lookalikes)
 		lookalikes_drop(x->use->site->lookalikes, &x->request);
-	forwarded_caller(
-		&x->request, x->client->peer, &listener->trusted_proxies, x->facts.address);
+	const struct forwarded_peer *peer = x->client->peer;
+	forwarded_caller(&x->request, peer, &listener->trusted_proxies, x->facts.address);
+	x->facts.is_https =
+		peer->trusted ? forwarded_is_https(&x->request, peer, &listener->trusted_proxies)
+			      : peer->is_https;
 }
 
 void exchange_begin(struct exchange *x, const char *bytes)
@@ -211,6 +215,8 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	}
 	know_caller(x, listener);
 	if (listener->health && probe_answered(x))
+		return;
+	if (entrance_may_answer(x, listener) && entrance_answered(x))
 		return;
 	if (!find_route(x))
 		return;

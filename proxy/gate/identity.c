@@ -17,6 +17,7 @@ enum identity_class {
 	CLASS_PATH,
 	CLASS_METHOD,
 	CLASS_ROUTE,
+	CLASS_SCHEME, /* from here on: of two digits, see add_class */
 	CLASSES,
 };
 
@@ -83,6 +84,7 @@ static struct slice query_value(
 MEMBER_VALUE(host)
 MEMBER_VALUE(path)
 MEMBER_VALUE(method)
+MEMBER_VALUE(scheme)
 MEMBER_VALUE(route)
 
 static struct slice address_value(
@@ -117,6 +119,7 @@ static const struct form forms[KEY_PART_KINDS] = {
 	[KEY_HOST] = {CLASS_HOST, host_value},
 	[KEY_PATH] = {CLASS_PATH, path_value},
 	[KEY_METHOD] = {CLASS_METHOD, method_value},
+	[KEY_SCHEME] = {CLASS_SCHEME, scheme_value},
 	[KEY_ROUTE] = {CLASS_ROUTE, route_value},
 };
 
@@ -282,12 +285,20 @@ static inline struct throttle_key hash_single(
 	return throttle_hash_end(&hasher);
 }
 
-/* The classes of a key's parts are digits of one number, none of them 0, so that no two sequences
- * are the same. An eighth class needs wider digits, and by them the joined keys of a state folder
- * get other hashes: their callers begin again. */
+/* The classes of a key's parts are digits of one number. The first seven are a digit each, none of
+ * them 0; the others are such a digit and a 0 behind it. So no two sequences are the same, and the
+ * joined keys of a state folder keep their hashes. */
 #define CLASS_BITS 3
-_Static_assert(CLASSES <= 1 << CLASS_BITS, "a class is a digit of a joined key's domain");
-_Static_assert(CLASS_BITS *KEY_PARTS_MOST <= 64, "the domain has a digit for each part");
+#define CLASS_ONE  (1 << CLASS_BITS) /* the first of two digits */
+_Static_assert(CLASSES < 2 * CLASS_ONE, "a class is one or two digits of a joined key's domain");
+_Static_assert(2 * CLASS_BITS * KEY_PARTS_MOST <= 64, "the domain has two digits for each part");
+
+static uint64_t add_class(uint64_t domain, enum identity_class class)
+{
+	if (class < CLASS_ONE)
+		return domain << CLASS_BITS | class;
+	return (domain << CLASS_BITS | (class - CLASS_ONE + 1)) << CLASS_BITS;
+}
 
 static struct throttle_key hash_values(struct values *values,
 	const struct key_alternative *alternative, struct identity_input *input,
@@ -299,7 +310,7 @@ static struct throttle_key hash_values(struct values *values,
 	if (alternative->part_count == 1)
 		return hash_single(&alternative->parts[0], values->items[0], seed);
 	for (size_t i = 0; i < alternative->part_count; i++)
-		domain = domain << CLASS_BITS | class_of(alternative->parts[i].kind);
+		domain = add_class(domain, class_of(alternative->parts[i].kind));
 	throttle_hash_begin(&hasher, seed, domain);
 	for (size_t i = 0; i < alternative->part_count; i++) {
 		struct slice value = alternative->part_count <= PARTS_KEPT

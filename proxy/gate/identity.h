@@ -34,6 +34,7 @@ struct identity_input {
 	struct slice path;   /* as keys know it */
 	struct slice query;  /* as received, without '?' */
 	struct slice method; /* as received */
+	struct slice scheme; /* `http` or `https` */
 	struct slice route;  /* its name */
 	uint64_t now_s;      /* unix time, for overrides that end */
 	bool has_key;        /* set by identity_text: an alternative had values */

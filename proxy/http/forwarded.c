@@ -61,6 +61,25 @@ static struct slice first_of(
 	return peer->trusted && slice_next_element(&list, &first) ? first : SLICE_NONE;
 }
 
+/* By the trusted peer's word, else by the connection. */
+static bool is_https_by(const struct http_head *head, const struct forwarded_peer *peer,
+	const struct conf_cidrs *trusted, bool connection_is)
+{
+	struct slice proto = first_of(head, peer, HTTP_FIELD_X_FORWARDED_PROTO);
+
+	if (!proto.at)
+		proto = forwarded_proto(head, peer, trusted);
+	if (!proto.at)
+		return connection_is;
+	return slice_equal_nocase(proto, SLICE("https")) || slice_equal_nocase(proto, SLICE("wss"));
+}
+
+bool forwarded_is_https(const struct http_head *head, const struct forwarded_peer *peer,
+	const struct conf_cidrs *trusted)
+{
+	return is_https_by(head, peer, trusted, peer->is_https);
+}
+
 /* 1 to 65535, else 0. */
 static unsigned port_number(struct slice text)
 {
@@ -92,16 +111,11 @@ void forwarded_append_port(struct http_out *out, const struct http_head *head,
 	bool is_https)
 {
 	struct slice reported_host = first_of(head, peer, HTTP_FIELD_X_FORWARDED_HOST);
-	struct slice reported_proto = first_of(head, peer, HTTP_FIELD_X_FORWARDED_PROTO);
 	unsigned port = port_number(first_of(head, peer, HTTP_FIELD_X_FORWARDED_PORT));
 
 	if (!reported_host.at)
 		reported_host = forwarded_host(head, peer, trusted);
-	if (!reported_proto.at)
-		reported_proto = forwarded_proto(head, peer, trusted);
-	if (reported_proto.at)
-		is_https = slice_equal_nocase(reported_proto, SLICE("https")) ||
-			   slice_equal_nocase(reported_proto, SLICE("wss"));
+	is_https = is_https_by(head, peer, trusted, is_https);
 	if (port == 0)
 		port = port_of_host(reported_host.at ? reported_host : host);
 	http_out_number(out, port != 0 ? port : is_https ? 443 : 80);

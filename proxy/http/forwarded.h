@@ -70,6 +70,10 @@ void forwarded_caller(const struct http_head *head, const struct forwarded_peer 
 struct slice forwarded_proto(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted);
 
+/* Did the client use https: by the trusted peer's word, else by the connection? */
+bool forwarded_is_https(const struct http_head *head, const struct forwarded_peer *peer,
+	const struct conf_cidrs *trusted);
+
 /* The host that the client asked for, likewise. */
 struct slice forwarded_host(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted);

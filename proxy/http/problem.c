@@ -18,6 +18,8 @@
 static struct slice default_detail(unsigned status)
 {
 	switch (status) {
+	case 308:
+		return SLICE("This host is served by https only.");
 	case 400:
 		return SLICE("The request is not valid HTTP.");
 	case 401:
@@ -36,6 +38,8 @@ static struct slice default_detail(unsigned status)
 		return SLICE("The request's target is too long.");
 	case 417:
 		return SLICE("The expectation is not supported.");
+	case 421:
+		return SLICE("The certificate of this connection is not valid for this host.");
 	case 429:
 		return SLICE(QUOTA_DETAIL);
 	case 431:
@@ -125,6 +129,22 @@ static void put_field(struct http_out *out, struct slice name, struct slice valu
 	http_out_slice(out, SLICE("\r\n"));
 }
 
+static void put_location(struct http_out *out, const struct http_location *location)
+{
+	http_out_slice(out, SLICE("Location: https://"));
+	http_out_slice(out, location->host);
+	if (location->port != 443) {
+		http_out_char(out, ':');
+		http_out_number(out, location->port);
+	}
+	http_out_slice(out, location->path);
+	if (location->has_query) {
+		http_out_char(out, '?');
+		http_out_slice(out, location->query);
+	}
+	http_out_slice(out, SLICE("\r\n"));
+}
+
 static void put_retry_after(struct http_out *out, uint64_t wait_ms)
 {
 	uint64_t seconds = wait_ms / 1000 + (wait_ms % 1000 != 0);
@@ -152,8 +172,8 @@ static void put_status_line(struct http_out *out, unsigned status)
 static bool is_kept(struct slice name)
 {
 	static const struct slice kept[] = {{"content-type", 12}, {"cache-control", 13},
-		{"retry-after", 11}, {"allow", 5}, {"www-authenticate", 16}, {"etag", 4},
-		{"last-modified", 13}, {"content-encoding", 16}, {"expires", 7}};
+		{"retry-after", 11}, {"location", 8}, {"allow", 5}, {"www-authenticate", 16},
+		{"etag", 4}, {"last-modified", 13}, {"content-encoding", 16}, {"expires", 7}};
 
 	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
 		if (slice_equal_nocase(name, kept[i]))
@@ -178,6 +198,8 @@ static void put_head(struct http_out *out, const struct http_problem *problem, s
 	http_out_slice(out, SLICE("\r\nCache-Control: no-store\r\n"));
 	if (problem->retry_after_ms != HTTP_PROBLEM_NO_RETRY)
 		put_retry_after(out, problem->retry_after_ms);
+	if (problem->location)
+		put_location(out, problem->location);
 	put_field(out, SLICE("Allow"), problem->allow);
 	put_field(out, SLICE("WWW-Authenticate"), problem->challenge);
 	own = out->at;

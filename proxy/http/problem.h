@@ -24,6 +24,13 @@
 
 struct http_changes;
 
+/* A URL under https: `https://HOST[:PORT]PATH[?QUERY]`. */
+struct http_location {
+	struct slice host, path, query;
+	unsigned port; /* 443 is not written */
+	bool has_query;
+};
+
 #define HTTP_PROBLEM_NO_RETRY UINT64_MAX
 
 enum http_problem_connection {
@@ -33,12 +40,13 @@ enum http_problem_connection {
 };
 
 struct http_problem {
-	unsigned status;              /* 400..599; 200 has no body (OPTIONS) */
+	unsigned status;              /* 308, 400..599; 200 has no body (OPTIONS) */
 	struct slice detail;          /* SLICE_NONE: the status's usual text. Any bytes; escaped */
 	uint64_t retry_after_ms;      /* HTTP_PROBLEM_NO_RETRY: not known */
 	const struct slice *policies; /* 429: names of the violated limits */
 	size_t policy_count;
-	struct slice allow;     /* 405 and 200: `GET, POST` */
+	const struct http_location *location; /* 308; else NULL */
+	struct slice allow;                   /* 405 and 200: `GET, POST` */
 	struct slice challenge; /* 401: the value of WWW-Authenticate (RFC 9110 section 11.6.1) */
 	struct slice fields;    /* whole field lines, each with its CRLF, or none */
 	struct slice date; /* IMF-fixdate (RFC 9110 section 5.6.7), the worker's cached text; none:
@@ -58,6 +66,8 @@ struct http_problem {
  * HTTP_PROBLEM_BYTES and details, policies and fields of up to 1 KiB together it always fits.
  */
 #define HTTP_PROBLEM_BYTES 8192
+#define HTTP_LOCATION_BYTES(location)                                                              \
+	((location)->host.len + (location)->path.len + (location)->query.len + 64)
 size_t http_problem_write(
 	char *out, size_t capacity, const struct http_problem *problem, size_t *body_bytes);
 

@@ -337,8 +337,8 @@ bool compose_request(struct exchange *x, struct flow *flow)
 struct http_changes exchange_response_changes(const struct exchange *x)
 {
 	const struct conf_listener *listener = client_listener(x->client);
-	struct http_changes changes = {.listener_set = &listener->response_set,
-		.listener_removed = &listener->response_remove};
+	struct http_changes changes = {
+		.listener_set = &listener->all_set, .listener_removed = &listener->response_remove};
 
 	if (x->route) {
 		changes.set = &x->route->response_set;

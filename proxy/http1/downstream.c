@@ -62,6 +62,7 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 	d->state = DOWNSTREAM_OPEN;
 	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
 	d->peer.is_https = stream_is_encrypted(&d->stream);
+	d->client.tls = stream_tls(&d->stream);
 	d->judged_by = worker->use->site->serial;
 	wait_init(&d->wait, worker->loop.base, on_deadline);
 	CHAIN_PUSH(worker->downstreams, d, prev, next);

@@ -117,9 +117,23 @@ static struct slice detail_of(const char *why)
 	return SLICE_NONE;
 }
 
+/* The same URL under https; of `*` the host's root. */
+static struct http_location location_of(const struct exchange *x)
+{
+	bool is_path = x->target.form != HTTP_TARGET_ASTERISK && x->target.path.len > 0;
+
+	return (struct http_location){
+		.host = x->facts.host,
+		.port = client_listener(x->client)->redirect_port,
+		.path = is_path ? x->target.path : SLICE("/"),
+		.query = x->target.query,
+		.has_query = x->target.has_query,
+	};
+}
+
 /* `changes`: NULL for none. */
-static bool write_reply(
-	struct exchange *x, const struct http_changes *changes, struct http_out *out)
+static bool write_reply(struct exchange *x, const struct http_changes *changes,
+	const struct http_location *location, struct http_out *out)
 {
 	char fields[4096], allow[HTTP_ALLOW_BYTES];
 	struct slice violated[GATE_LIMITS_MAX];
@@ -130,6 +144,7 @@ static bool write_reply(
 		.fields = ratelimit_lines(x, fields, sizeof(fields)),
 		.date = worker_date(x->worker),
 		.changes = changes,
+		.location = location,
 		.request_id = x->request_id,
 		.request_id_field = x->use->site->request_id_field,
 		.connection = x->close_client         ? HTTP_PROBLEM_CLOSE
@@ -169,10 +184,16 @@ bool http1_reply(struct client *client, struct exchange *x)
 	const struct http_changes changes = exchange_response_changes(x);
 	bool any = http_changes_any(&changes);
 	size_t room = HTTP_PROBLEM_BYTES + (any ? http_changes_bytes(&changes) : 0);
+	struct http_location location;
+	bool is_redirect = x->answer.status == 308;
 	struct http_out out;
 
+	if (is_redirect) {
+		location = location_of(x);
+		room += HTTP_LOCATION_BYTES(&location);
+	}
 	if (!flow_reserve(&client->out, &x->worker->blocks, room, &out) ||
-		!write_reply(x, any ? &changes : NULL, &out))
+		!write_reply(x, any ? &changes : NULL, is_redirect ? &location : NULL, &out))
 		return false;
 	flow_commit(&client->out, &out);
 	return true;

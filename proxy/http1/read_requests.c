@@ -1,5 +1,9 @@
 #include "http1/read_requests.h"
 
+#include <string.h>
+
+#include "base/log.h"
+#include "base/log_pace.h"
 #include "exchange/exchange.h"
 #include "exchange/judge.h"
 #include "exchange/reply.h"
@@ -30,6 +34,25 @@ static bool may_begin_request(struct downstream *d)
 		return false;
 	d->stalled = read_requests_are_stalled(d);
 	return !d->stalled && downstream_may_work(d);
+}
+
+#define TLS_LINE_MS 60000
+
+/* The begin of a record of TLS with a handshake (RFC 8446 section 5.1): the listener lacks a
+ * certificate, or the client has the wrong port. */
+static void note_tls(struct downstream *d)
+{
+	const struct buffer *in = &d->in;
+	unsigned unlogged;
+
+	if (buffer_used(in) < 3 || memcmp(buffer_head(in), "\x16\x03", 2) != 0 ||
+		!log_pace_may_log_each(&d->worker->node->tls_on_plain, TLS_LINE_MS,
+			worker_now_ms(d->worker), &unlogged))
+		return;
+	log_warn("listener %s: %.*s speaks TLS, and the listener has no certificate; %u others "
+		 "since the last line",
+		d->client.listener->conf->name, SLICE_ARGS(forwarded_peer_text(&d->peer)),
+		unlogged);
 }
 
 /* More bytes for a head into the buffer. PAUSED with `*more` false: none now. */
@@ -127,6 +150,8 @@ enum read_requests read_requests(struct downstream *d)
 			continue;
 		case HTTP_PARSE_BAD:
 			append(d);
+			if (!d->client.tls)
+				note_tls(d);
 			exchange_reject(exchange, d->parser.error_status, "malformed head");
 			return READ_REQUESTS_PAUSED;
 		case HTTP_PARSE_DONE:

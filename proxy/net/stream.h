@@ -137,6 +137,12 @@ static inline const char *stream_protocol(const struct stream *stream)
 	return stream->transport->protocol ? stream->transport->protocol(stream) : NULL;
 }
 
+/* What the handshake of TLS has shown; NULL: it is without. */
+static inline const struct tls_facts *stream_tls(const struct stream *stream)
+{
+	return stream->transport->facts ? stream->transport->facts(stream) : NULL;
+}
+
 /* Can nobody between the peer and this process read it? */
 static inline bool stream_is_encrypted(const struct stream *stream)
 {

@@ -62,14 +62,15 @@ static const struct name_entry *find_entry(const struct tls_server *server, cons
 		&key, server->names, server->name_count, sizeof(*server->names), compare_entries);
 }
 
-/* The first of two that have the same name is found; a wildcard has one label (RFC 6125). */
-static size_t find_certificate(const struct tls_server *server, const char *asked)
+/* The first of two that have the same name is found; a wildcard has one label (RFC 6125). NULL:
+ * none has it. */
+static const struct name_entry *look_up(const struct tls_server *server, const char *asked)
 {
 	char name[NAME_BYTES];
 	size_t len = strlen(asked);
 
 	if (len == 0 || len >= sizeof(name))
-		return 0;
+		return NULL;
 	for (size_t i = 0; i <= len; i++)
 		name[i] = (char)(asked[i] >= 'A' && asked[i] <= 'Z' ? asked[i] | 0x20 : asked[i]);
 	if (name[len - 1] == '.')
@@ -80,7 +81,19 @@ static size_t find_certificate(const struct tls_server *server, const char *aske
 		dot[-1] = '*';
 		found = find_entry(server, dot - 1);
 	}
+	return found;
+}
+
+static size_t find_certificate(const struct tls_server *server, const char *asked)
+{
+	const struct name_entry *found = look_up(server, asked);
+
 	return found ? found->certificate : 0;
+}
+
+bool tls_server_has_name(const struct tls_server *server, const char *name)
+{
+	return look_up(server, name) != NULL;
 }
 
 static int on_server_name(SSL *ssl, int *alert, void *arg)

@@ -43,6 +43,9 @@ struct tls_server *tls_server_hold(struct tls_server *server);
 /* NULL is ignored. */
 void tls_server_release(struct tls_server *server);
 
+/* Has one of its certificates this name, or a wildcard for it? */
+bool tls_server_has_name(const struct tls_server *server, const char *name);
+
 /* The state of a new connection, which reads and writes by the wire; NULL without memory. Its owner
  * holds the server until it has freed it. */
 struct ssl_st *tls_server_accept(struct tls_server *server, struct tls_wire *wire);

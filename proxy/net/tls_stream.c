@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "net/tls_facts.h"
 #include "net/tls_marks.h"
 #include "net/tls_server.h"
 #include "net/tls_wire.h"
@@ -20,6 +21,7 @@ struct tls {
 	struct stream_export carried; /* when it is on none */
 	struct tls_server *server;
 	SSL *ssl;
+	struct tls_facts facts;
 	struct tls_marks marks;
 	bool is_shaken; /* the handshake is over */
 	bool is_plain;  /* the peer speaks no TLS, and is answered without it */
@@ -132,6 +134,11 @@ static enum stream_result tls_handshake(struct stream *stream, const char **why)
 static const char *tls_protocol(const struct stream *stream)
 {
 	return tls_of(stream)->protocol[0] ? tls_of(stream)->protocol : NULL;
+}
+
+static const struct tls_facts *tls_facts(const struct stream *stream)
+{
+	return &tls_of(stream)->facts;
 }
 
 /* ---- reading and writing --------------------------------------------------------------------- */
@@ -518,6 +525,7 @@ static const struct transport transport = {
 	.is_encrypted = true,
 	.handshake = tls_handshake,
 	.protocol = tls_protocol,
+	.facts = tls_facts,
 	.read = tls_read,
 	.write = tls_write,
 	.sift = tls_sift,
@@ -547,6 +555,7 @@ bool tls_accept(struct tls_server *server, struct stream_export *connection)
 
 	if (tls && (tls->ssl = tls_server_accept(server, &tls->wire)) != NULL) {
 		tls->server = tls_server_hold(server);
+		tls->facts = (struct tls_facts){tls->ssl, server};
 		tls->carried = *connection;
 		*connection = (struct stream_export){.transport = &transport};
 		memcpy(connection->carried.bytes, &tls, sizeof(tls));

@@ -15,6 +15,7 @@ struct buffer;
 struct stream;
 struct stream_calls;
 struct stream_loop;
+struct tls_facts;
 
 enum stream_result { STREAM_OK, STREAM_AGAIN, STREAM_END, STREAM_FAILED };
 
@@ -59,6 +60,9 @@ struct transport {
 	/* The protocol that the handshake has chosen for the data, by its name in ALPN (RFC 7301);
 	 * NULL: none was. */
 	const char *(*protocol)(const struct stream *stream);
+
+	/* What TLS has shown (net/tls_facts.h). NULL: it is without. */
+	const struct tls_facts *(*facts)(const struct stream *stream);
 
 	/* Takes in what has arrived and is no data, as a session ticket of TLS, and clears
 	 * `readable` if nothing else has; data and ends are left to be read. NULL: all bytes are

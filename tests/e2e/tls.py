@@ -1,7 +1,6 @@
 """TLS towards clients: Python's ssl, curl and openssl s_client, broken handshakes, and files that change."""
 import os
 import random
-import re
 import signal
 import socket
 import ssl
@@ -10,72 +9,11 @@ import time
 
 from lib.peers import find
 from lib.process import BINARY, until
-from lib.sluice import to
 from lib.tap import equal, group, main, test, true
-from lib.wire import Ended, Stream
+from lib.tls import ask, connect, context, make_certificate, read_response, with_tls
+from lib.wire import Stream
 
 SEED = int(os.environ.get("SLUICE_E2E_SEED", "0")) or random.randrange(1 << 30)
-
-
-def make_certificate(t, name, names, days=30):
-    """A self-signed certificate of these DNS names, with its key in the same file."""
-    path, key = t.path(name), t.path(name + ".key")
-    extension = "subjectAltName=" + ",".join("DNS:" + each for each in names)
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                    "-days", str(days), "-subj", "/CN=" + names[0], "-addext", extension, "-keyout", key,
-                    "-out", path], check=True, capture_output=True)
-    with open(key, encoding="ascii") as source, open(path, "a", encoding="ascii") as out:
-        out.write(source.read())
-    return path
-
-
-def context(certificate=None, version=None, protocols=("http/1.1",)):
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if certificate:
-        made.load_verify_locations(certificate)
-    else:
-        made.check_hostname = False
-        made.verify_mode = ssl.CERT_NONE
-    if version:
-        made.minimum_version = made.maximum_version = version
-    made.set_alpn_protocols(list(protocols))
-    return made
-
-
-def connect(t, sluice, name="api.test", made=None, **options):
-    plain = socket.create_connection(("127.0.0.1", sluice.port.number), timeout=30)
-    t.defer(plain.close)
-    stream = (made or context(**options)).wrap_socket(plain, server_hostname=name)
-    t.defer(stream.close)
-    return stream
-
-
-def ask(stream, path="/"):
-    stream.sendall(f"GET {path} HTTP/1.1\r\nHost: api.test\r\n\r\n".encode())
-    return read_response(stream)
-
-
-def read_response(stream):
-    """Status and body of a response with Content-Length, or until its end."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        piece = stream.recv(65536)
-        if not piece:
-            raise Ended("no whole head", data)
-        data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
-    while length is None or len(body) < int(length[1]):
-        piece = stream.recv(65536)
-        if not piece:
-            break
-        body += piece
-    return int(head.split()[1]), body
-
-
-def with_tls(t, origin, certificates, listener="", **options):
-    lines = "\n".join(f"certificate = {path}" for path in certificates)
-    return t.sluice(to(origin), listener=lines + "\n" + listener, **options)
 
 
 @group("a request over TLS")
@@ -194,7 +132,7 @@ def names(t):
     sluice = with_tls(t, origin, paths)
     for asked, expected in (("first.test", 0), ("a.wild.test", 1), ("wild.test", 1), ("exact.wild.test", 2)):
         with t.point(asked):
-            equal(ask(connect(t, sluice, asked, certificate=paths[expected]))[0], 200, "status")
+            equal(ask(connect(t, sluice, asked, certificate=paths[expected]), host=asked)[0], 200, "status")
     with t.point("the first one for a name that none has, and for none"):
         for asked in ("unknown.test", None):
             stream = connect(t, sluice, asked)

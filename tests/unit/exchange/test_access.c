@@ -87,7 +87,8 @@ static void one_whose_head_was_not_kept(void **state)
 	struct exchange *x = stage_request(stage, GET);
 
 	(void)state;
-	assert_has(line_of(x), "] \"-\" 0 0 \"-\" \"-\" id=- route=- caller=- limit=- verdict=- ");
+	assert_has(line_of(x),
+		"] \"-\" 0 0 \"-\" \"-\" id=- scheme=http route=- caller=- limit=- verdict=- ");
 	assert_has(json_of(stage, x), "\"target\":\"\",");
 	assert_has(json_of(stage, x), ",\"route\":\"\",\"caller\":\"-\",\"limit\":\"-\",");
 	stage_end(stage);

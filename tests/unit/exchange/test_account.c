@@ -184,7 +184,8 @@ static void a_line_in_json(void **state)
 	stage->relay.node.log = (struct log *)stage; /* there is one, which nobody looks into */
 	flight_answer(stage, x, OK3);
 	stage->relay.node.log = NULL;
-	assert_has(lines.text, "\"client\":\"192.0.2.1\",\"method\":\"GET\",\"host\":\"h\",");
+	assert_has(lines.text, "\"client\":\"192.0.2.1\",\"method\":\"GET\","
+			       "\"scheme\":\"http\",\"host\":\"h\",");
 	assert_has(lines.text, "\"target\":\"/a?x=1\",\"status\":200,\"request_bytes\":0,"
 			       "\"response_bytes\":3,\"referer\":\"http://r/\","
 			       "\"user_agent\":\"\\\"me\\\"\",\"route\":\"r\",");

@@ -387,6 +387,7 @@ static struct throttle_key hash_alike(const char *key)
 	struct slice value = SLICE("v");
 
 	asked->input.host = asked->input.path = asked->input.method = asked->input.route = value;
+	asked->input.scheme = value;
 	asked->input.query = SLICE("k=v");
 	return identity_hash(asked->key, &asked->input, &seed);
 }
