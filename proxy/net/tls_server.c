@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "net/tls_pair.h"
 #include "net/tls_wire.h"
 
 #define DEFAULT_CIPHERS                                                                            \
@@ -222,16 +223,6 @@ static bool set_protocols(struct tls_server *server, const char *const *names)
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
-/* Never asks at a terminal. */
-static int no_password(char *out, int size, int writes, void *arg)
-{
-	(void)out;
-	(void)size;
-	(void)writes;
-	(void)arg;
-	return -1;
-}
-
 /* TLS 1.3 has names of its own, which begin with TLS_. */
 static bool set_ciphers(SSL_CTX *context, const char *ciphers)
 {
@@ -268,7 +259,6 @@ static SSL_CTX *context_new(struct tls_server *server, const struct tls_settings
 	SSL_CTX_set_read_ahead(context, 1);
 	/* Sessions are in tickets only. */
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-	SSL_CTX_set_default_passwd_cb(context, no_password);
 	SSL_CTX_set_tlsext_servername_callback(context, on_server_name);
 	SSL_CTX_set_tlsext_servername_arg(context, server);
 	SSL_CTX_set_alpn_select_cb(context, on_protocols, server);
@@ -294,45 +284,6 @@ static void share_tickets(struct tls_server *server, const struct tls_server *be
 	for (size_t i = 0; i < server->count; i++)
 		SSL_CTX_set_tlsext_ticket_keys(server->certificates[i].context, keys, sizeof(keys));
 	OPENSSL_cleanse(keys, sizeof(keys));
-}
-
-/* The first error is nearest to the cause. */
-static const char *reason(void)
-{
-	unsigned long error = ERR_peek_error();
-	const char *text = NULL;
-
-	if (ERR_GET_LIB(error) == ERR_LIB_SYS)
-		text = strerror(ERR_GET_REASON(error));
-	else if (error != 0)
-		text = ERR_reason_error_string(error);
-	return text ? text : "no memory";
-}
-
-static bool report(char *why, size_t size, const char *path, const char *what)
-{
-	snprintf(why, size, "%s: %s: %s", path, what, reason());
-	return false;
-}
-
-/* OpenSSL compares a key with the certificate as it takes it. */
-static bool is_of_another(void)
-{
-	unsigned long error = ERR_peek_last_error();
-
-	return ERR_GET_LIB(error) == ERR_LIB_X509 &&
-	       ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH;
-}
-
-static bool use_pair(SSL_CTX *context, const struct tls_pair *pair, char *why, size_t size)
-{
-	ERR_clear_error();
-	if (SSL_CTX_use_certificate_chain_file(context, pair->certificate) != 1)
-		return report(why, size, pair->certificate, "can't read the certificate");
-	if (SSL_CTX_use_PrivateKey_file(context, pair->key, SSL_FILETYPE_PEM) != 1)
-		return report(why, size, pair->key,
-			is_of_another() ? "the key is not the certificate's" : "can't use the key");
-	return true;
 }
 
 static void clear_names(struct certificate *certificate)
@@ -368,7 +319,7 @@ static bool join_others(
 		if (!has_same_names(other, last) ||
 			has_kind(other->context, kind_of(last->context)))
 			continue;
-		if (!use_pair(other->context, pair, why, size))
+		if (!tls_pair_use(other->context, pair, why, size))
 			return false;
 		clear_names(last);
 		SSL_CTX_free(last->context);
@@ -386,11 +337,11 @@ static bool add_pair(struct tls_server *server, const struct tls_settings *setti
 	ERR_clear_error();
 	certificate->context = context_new(server, settings);
 	if (!certificate->context) {
-		snprintf(why, size, "tls_ciphers: %s", reason());
+		snprintf(why, size, "tls_ciphers: %s", tls_reason());
 		return false;
 	}
 	server->count++;
-	if (!use_pair(certificate->context, pair, why, size))
+	if (!tls_pair_use(certificate->context, pair, why, size))
 		return false;
 	if (!read_names(certificate, SSL_CTX_get0_certificate(certificate->context))) {
 		snprintf(why, size, "no memory");

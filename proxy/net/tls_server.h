@@ -15,14 +15,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "net/tls_pair.h"
+
 struct tls_server;
 struct tls_wire;
 struct ssl_st;
-
-/* PEM files; `key` may be the file of the certificate, and that may have the chain behind it. */
-struct tls_pair {
-	const char *certificate, *key;
-};
 
 struct tls_settings {
 	const struct tls_pair *pairs; /* at least one */

@@ -1,0 +1,57 @@
+#include "net/tls_pair.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The first error is nearest to the cause. */
+const char *tls_reason(void)
+{
+	unsigned long error = ERR_peek_error();
+	const char *text = NULL;
+
+	if (ERR_GET_LIB(error) == ERR_LIB_SYS)
+		text = strerror(ERR_GET_REASON(error));
+	else if (error != 0)
+		text = ERR_reason_error_string(error);
+	return text ? text : "no memory";
+}
+
+bool tls_report(char *why, size_t size, const char *path, const char *what)
+{
+	snprintf(why, size, "%s: %s: %s", path, what, tls_reason());
+	return false;
+}
+
+/* Never asks at a terminal. */
+static int no_password(char *out, int size, int writes, void *arg)
+{
+	(void)out;
+	(void)size;
+	(void)writes;
+	(void)arg;
+	return -1;
+}
+
+/* OpenSSL compares a key with the certificate as it takes it. */
+static bool is_of_another(void)
+{
+	unsigned long error = ERR_peek_last_error();
+
+	return ERR_GET_LIB(error) == ERR_LIB_X509 &&
+	       ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH;
+}
+
+bool tls_pair_use(SSL_CTX *context, const struct tls_pair *pair, char *why, size_t size)
+{
+	ERR_clear_error();
+	SSL_CTX_set_default_passwd_cb(context, no_password);
+	if (SSL_CTX_use_certificate_chain_file(context, pair->certificate) != 1)
+		return tls_report(why, size, pair->certificate, "can't read the certificate");
+	if (SSL_CTX_use_PrivateKey_file(context, pair->key, SSL_FILETYPE_PEM) != 1)
+		return tls_report(why, size, pair->key,
+			is_of_another() ? "the key is not the certificate's" : "can't use the key");
+	return true;
+}

@@ -1,0 +1,26 @@
+/*
+ * A certificate with its key, read from files for either role of TLS.
+ */
+#ifndef NET_TLS_PAIR_H
+#define NET_TLS_PAIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct ssl_ctx_st;
+
+/* PEM files; `key` may be the file of the certificate, and that may have the chain behind it. */
+struct tls_pair {
+	const char *certificate, *key;
+};
+
+/* The context presents it. False: `why` says why, and names the file. */
+bool tls_pair_use(
+	struct ssl_ctx_st *context, const struct tls_pair *pair, char *why, size_t size);
+
+/* The reason of what OpenSSL has just refused. */
+const char *tls_reason(void);
+/* Writes `PATH: WHAT: REASON`; false, for its caller to return. */
+bool tls_report(char *why, size_t size, const char *path, const char *what);
+
+#endif
