@@ -100,17 +100,19 @@ void build_open_main(struct build *build);
  * check.c */
 void check_snapshot(struct build *build);
 
+/* Does the section's value of another option give this one an effect? options.h: needs. check.c */
+bool check_has_effect(const struct instance *instance, const struct option *option);
+
 /* The part of that which is about limits: one [limit], and those of all routes. check_limits.c */
 void check_limit(struct build *build, const struct instance *instance);
 void check_limits_of_routes(struct build *build);
 
-/* Of a route's WebSockets. Has the table's row nothing about this one's? check_websocket.c */
+/* Of a route's WebSockets. check_websocket.c */
 void check_websocket(struct build *build, const struct instance *instance);
 /* When all limits were checked. */
 void check_max_sockets(struct build *build, const struct instance *instance);
 /* Finds the routes whose servers also serve a gateway, after all routes. */
 void check_servers_of_gateways(const struct build *build);
-bool check_is_without_messages(const struct instance *instance, const struct option *option);
 
 /* Of [fleet], and of a [limit] with scope = fleet. check_fleet.c */
 void check_fleet(struct build *build, const struct instance *instance);

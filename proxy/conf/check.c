@@ -26,6 +26,69 @@ static void check_required(struct build *build, const struct instance *instance)
 	}
 }
 
+/* ---- options that others need ---- */
+
+/* Is this the word's value? */
+static bool has_word(const struct option *option, const void *object, const char *word)
+{
+	const char *at = (const char *)object + option->offset;
+	unsigned value = option->type == &type_flag ? *(const bool *)at : 0;
+
+	if (option->type == &type_flag)
+		return value == (strcmp(word, "on") == 0);
+	memcpy(&value, at, option->size < sizeof(value) ? option->size : sizeof(value));
+	for (const struct option_word *known = option->words; known->word; known++)
+		if (strcmp(known->word, word) == 0)
+			return known->value == value;
+	return false;
+}
+
+static bool is_met(const struct instance *instance, const char *key, const char *word)
+{
+	const struct option *other = option_find(instance->section, slice_of(key));
+	const struct setting *setting = instance_setting(instance, key);
+
+	if (setting && setting->wrong)
+		return true; /* it may have been meant so */
+	if (other->words || other->type == &type_flag)
+		return has_word(other, instance->object, word);
+	return !instance_lacks(instance, key);
+}
+
+bool check_has_effect(const struct instance *instance, const struct option *option)
+{
+	const struct option_need *needs = &option->needs;
+
+	return !needs->key || is_met(instance, needs->key, needs->value) ||
+	       (needs->or_value && is_met(instance, needs->key, needs->or_value)) ||
+	       (needs->or_flag && is_met(instance, needs->or_flag, "on"));
+}
+
+/* A flag that is off is meant to have no effect. */
+static bool is_off(const struct instance *instance, const struct option *option)
+{
+	return option->type == &type_flag && has_word(option, instance->object, "off");
+}
+
+static void check_needs(struct build *build, const struct instance *instance)
+{
+	for (const struct setting *setting = instance->settings; setting; setting = setting->next) {
+		const struct option *option = setting->option;
+		const struct option_need *needs = &option->needs;
+
+		if (setting->wrong || setting != instance_setting(instance, option->name) ||
+			is_off(instance, option) || check_has_effect(instance, option))
+			continue;
+		(needs->fails ? build_fail : build_warn)(build, instance, setting->line,
+			"%s: has no effect without %s = %s%s%s%s", option->name, needs->key,
+			needs->value, needs->or_value ? " or " : "",
+			needs->or_value ? needs->or_value : "",
+			needs->fails ? "; expected that as well" : "");
+	}
+}
+
+/* ---- required sections ---- */
+
 static void check_present(struct build *build)
 {
 	const struct conf *conf = build->conf;
@@ -130,30 +193,15 @@ static const struct conf_limit **resolve_limits(
 
 /* ---- sections ---- */
 
-static void check_semaphore_of(struct build *build, const struct instance *instance)
+static void check_upstream(struct build *build, const struct instance *instance)
 {
-	static const char *const keys[] = {"semaphore_idle", "semaphore_down"};
 	struct conf_upstream *upstream = instance->object;
+	const struct setting *setting;
 
 	for (size_t i = 0; i < instance->reference_count; i++)
 		upstream->semaphore =
 			resolve(build, instance, &instance->references[i], SECTION_SEMAPHORE);
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-		const struct setting *setting = instance_setting(instance, keys[i]);
-		if (setting && !instance_setting(instance, "semaphore"))
-			build_warn(build, instance, setting->line,
-				"%s: has no effect without semaphore = NAME", keys[i]);
-	}
-}
-
-static void check_upstream(struct build *build, const struct instance *instance)
-{
-	const struct conf_upstream *upstream = instance->object;
-	const struct setting *setting;
-
-	check_semaphore_of(build, instance);
 	check_health_shared(build, instance);
-
 	if (upstream->max_in_flight_floor > upstream->max_in_flight_ceiling) {
 		const char *key = "max_in_flight_floor";
 		if (!instance_setting(instance, key))
@@ -162,10 +210,6 @@ static void check_upstream(struct build *build, const struct instance *instance)
 			"%s: the floor, %u, is above the ceiling, %u; expected it below", key,
 			upstream->max_in_flight_floor, upstream->max_in_flight_ceiling);
 	}
-	setting = instance_setting(instance, "hash_key");
-	if (setting && upstream->balance != CONF_BALANCE_HASH)
-		build_fail(build, instance, setting->line,
-			"hash_key: has no effect; expected balance = hash with it");
 	setting = instance_setting(instance, "fail_timeout");
 	if (setting && upstream->fail_timeout_ms > upstream->fail_timeout_max_ms)
 		build_fail(build, instance, setting->line,
@@ -578,19 +622,11 @@ static void join_fields_to_set(struct build *build, struct conf_listener *listen
 	all->items[all->count++] = listener->hsts.items[0];
 }
 
-/* Options about TLS need a certificate. */
 static void check_listener(struct build *build, const struct instance *instance)
 {
-	static const char *const of_tls[] = {"certificate_key", "tls_versions", "tls_ciphers",
-		"handshake_timeout", "max_handshakes", "hsts"};
 	struct conf_listener *listener = instance->object;
 	size_t keys = listener->certificate_keys.count, count = listener->certificates.count;
 
-	for (size_t i = 0; count == 0 && i < sizeof(of_tls) / sizeof(of_tls[0]); i++) {
-		if (instance_setting(instance, of_tls[i]))
-			build_warn(build, instance, instance_setting_line(instance, of_tls[i]),
-				"%s has no effect without a certificate", of_tls[i]);
-	}
 	if (count > 0 && keys > 0 && keys != count)
 		build_fail(build, instance, instance_setting_line(instance, "certificate_key"),
 			"there are %zu certificate_key for %zu certificate; expected as many, or "
@@ -626,6 +662,7 @@ void check_snapshot(struct build *build)
 			check_fleet(build, instance);
 		else if (instance->section->id == SECTION_SEMAPHORE)
 			check_semaphore(build, instance);
+		check_needs(build, instance);
 	}
 	check_semaphore_nodes(build);
 	check_plans(build);

@@ -129,15 +129,8 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 	const struct setting *way = instance_setting(instance, "fleet");
 	const struct setting *down = instance_setting(instance, "store_down");
 
-	if (!limit->of_fleet) {
-		if (way && !(scope && scope->wrong))
-			build_warn(build, instance, way->line,
-				"fleet: has no effect without scope = fleet");
-		if (down && !(scope && scope->wrong))
-			build_warn(build, instance, down->line,
-				"store_down: has no effect without scope = fleet");
+	if (!limit->of_fleet)
 		return;
-	}
 	if (limit->fleet_way == CONF_FLEET_SPLIT || limit->fleet_way == CONF_FLEET_RELAXED)
 		check_reserved(build, instance);
 	else
@@ -165,14 +158,7 @@ void check_session_scope(struct build *build, const struct instance *instance)
 	const struct conf_route *route = instance->object;
 	const struct conf_fleet *fleet = &build->conf->fleet;
 	const struct setting *scope = instance_setting(instance, "session_scope");
-	static const char *const others[] = {"session_elsewhere", "owner_idle"};
 
-	for (size_t i = 0; !route->sessions.of_fleet && i < 2; i++) {
-		const struct setting *other = instance_setting(instance, others[i]);
-		if (other && !(scope && scope->wrong))
-			build_warn(build, instance, other->line,
-				"%s: has no effect without session_scope = fleet", others[i]);
-	}
 	if (!route->sessions.of_fleet)
 		return;
 	if ((!fleet->bind || fleet->secret.len == 0) && !build->incomplete)
@@ -185,14 +171,9 @@ void check_health_shared(struct build *build, const struct instance *instance)
 {
 	const struct conf_upstream *upstream = instance->object;
 	const struct setting *shared = instance_setting(instance, "health_shared");
-	const struct setting *path = instance_setting(instance, "health_path");
 
 	if (!shared || !upstream->health_shared)
 		return;
-	if (!path)
-		build_fail(build, instance, shared->line,
-			"health_shared: there are no health checks to share; expected health_path "
-			"= PATH with it");
 	if (!name_index_find(&build->names, SECTION_FLEET, SLICE("")) && !build->incomplete)
 		build_fail(build, instance, shared->line,
 			"health_shared: on needs a store to share what is found; expected [fleet] "
@@ -200,17 +181,6 @@ void check_health_shared(struct build *build, const struct instance *instance)
 }
 
 #ifdef HAVE_REDIS
-/* `key` is set, which needs `other`. */
-static void need(struct build *build, const struct instance *instance, const char *key,
-	const void *other, const char *expected)
-{
-	const struct setting *setting = instance_setting(instance, key);
-
-	if (setting && !setting->wrong && !other)
-		build_fail(build, instance, setting->line, "%s: has no effect alone; expected %s",
-			key, expected);
-}
-
 static void check_stores(struct build *build, const struct instance *instance)
 {
 	const struct conf_fleet *fleet = &build->conf->fleet;
@@ -225,9 +195,6 @@ static void check_stores(struct build *build, const struct instance *instance)
 		build_fail(build, instance, store->line,
 			"store: there is a user without a password; expected USER:PASSWORD@ before "
 			"the host, or password = file:PATH");
-	need(build, instance, "sentinel_password", fleet->sentinel, "sentinel = NAME with it");
-	need(build, instance, "sentinel_user", fleet->sentinel_password,
-		"sentinel_password = file:PATH with it");
 }
 
 /* A cluster has one database. */
@@ -274,8 +241,6 @@ void check_fleet(struct build *build, const struct instance *instance)
 	const struct setting *password = instance_setting(instance, "password");
 
 	check_stores(build, instance);
-	need(build, instance, "bind", fleet->secret.at, "secret = file:PATH with it");
-	need(build, instance, "secret", fleet->bind, "bind = ADDRESS:PORT with it");
 	check_cluster(build, instance);
 	check_length(build, instance, "prefix", fleet->prefix);
 	check_length(build, instance, "node", fleet->node);

@@ -6,71 +6,6 @@
 #include "conf/build.h"
 #include "http/method.h"
 
-/* The rows of the table behind `websocket` that are of WebSockets: by where they are stored. */
-static bool is_of_messages(const struct option *option)
-{
-	size_t at = offsetof(struct conf_route, websocket);
-
-	return option->offset >= at && option->offset < at + sizeof(struct conf_websocket) &&
-	       option->offset != at + offsetof(struct conf_websocket, mode);
-}
-
-static bool is_of_gateways(const struct option *option)
-{
-	size_t at = offsetof(struct conf_route, websocket.gateway);
-
-	return option->offset >= at && option->offset < at + sizeof(struct conf_gateway);
-}
-
-/* Those that bound held responses, too. */
-static bool is_of_holds(const struct conf_route *route, const struct option *option)
-{
-	return route->holds_responses &&
-	       (option->offset == offsetof(struct conf_route, websocket.channels) ||
-		       option->offset ==
-			       offsetof(struct conf_route, websocket.gateway.answer_bytes));
-}
-
-bool check_is_without_messages(const struct instance *instance, const struct option *option)
-{
-	const struct conf_route *route = instance->object;
-
-	if (is_of_holds(route, option))
-		return false;
-	switch (route->websocket.mode) {
-	case CONF_WEBSOCKET_TUNNEL:
-		return is_of_messages(option);
-	case CONF_WEBSOCKET_MESSAGES:
-		return is_of_gateways(option);
-	case CONF_WEBSOCKET_GATEWAY:
-		break;
-	}
-	return false;
-}
-
-static void refuse_with_tunnel(struct build *build, const struct instance *instance)
-{
-	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
-		if (is_of_messages(setting->option) &&
-			!is_of_holds(instance->object, setting->option))
-			build_fail(build, instance, setting->line,
-				"%s: the route's WebSockets are tunnels, which are not read; "
-				"expected "
-				"websocket = messages or gateway with it",
-				setting->option->name);
-}
-
-static void refuse_with_messages(struct build *build, const struct instance *instance)
-{
-	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
-		if (is_of_gateways(setting->option) &&
-			!is_of_holds(instance->object, setting->option))
-			build_fail(build, instance, setting->line,
-				"%s: has no effect without a gateway; expected websocket = gateway "
-				"as well",
-				setting->option->name);
-}
-
 static bool has_websocket(const struct conf_text_list *upgrades)
 {
 	for (size_t i = 0; i < upgrades->count; i++)
@@ -119,13 +54,8 @@ void check_websocket(struct build *build, const struct instance *instance)
 			"grip_hold: this sluice was built without WebSockets; expected off, or a "
 			"build with libwslay");
 #endif
-	if (websocket->mode == CONF_WEBSOCKET_TUNNEL) {
-		if (!mode || !mode->wrong)
-			refuse_with_tunnel(build, instance);
+	if (websocket->mode == CONF_WEBSOCKET_TUNNEL)
 		return;
-	}
-	if (websocket->mode == CONF_WEBSOCKET_MESSAGES)
-		refuse_with_messages(build, instance);
 	if (mode && !has_websocket(&route->upgrades))
 		build_fail(build, instance, mode->line,
 			"websocket: has no effect, as upgrade does not list websocket; expected "

@@ -65,6 +65,15 @@ enum option_flags {
 	OPTION_SECRET = 64,  /* `Name: value`, whose value is never shown */
 };
 
+/* The setting of another option of the section without which an option has no effect. */
+struct option_need {
+	const char *key;      /* NULL: no need */
+	const char *value;    /* a word of that option; else in capitals: any value, but not unset */
+	const char *or_value; /* another word; NULL: none */
+	const char *or_flag;  /* an option that, when on, gives an effect as well; NULL: none */
+	bool fails;           /* refuses the file; else it is a warning */
+};
+
 struct option {
 	const char *name;
 	const struct option_type *type;
@@ -73,6 +82,7 @@ struct option {
 	uint64_t min, max;    /* both 0: the type's own bounds */
 	const struct option_word *words;
 	unsigned flags;
+	struct option_need needs;
 	enum option_reload reload;
 	enum option_route route; /* rows of [route] */
 	const char *help;        /* one sentence */

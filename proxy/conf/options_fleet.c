@@ -5,6 +5,7 @@
 #define COUNT(rows)        (sizeof(rows) / sizeof((rows)[0]))
 #define BETWEEN(low, high) .min = (low), .max = (high)
 #define LIVE               .reload = RELOAD_LIVE
+#define REQUIRES(key, value) .needs = {key, value, NULL, NULL, true}
 #define AT(field)          OPTION_AT(struct conf, fleet.field)
 
 static const struct option_word downs[] = {{"local", CONF_STORE_DOWN_LOCAL},
@@ -26,8 +27,10 @@ const struct option options_fleet[] = {
 	{"sentinel", &type_token, LIVE, AT(sentinel),
 		.help = "Name of the primary at the Sentinels listed in store."},
 	{"sentinel_user", &type_token, LIVE, AT(sentinel_user),
+		REQUIRES("sentinel_password", "file:PATH"),
 		.help = "User at the Sentinels, if they have users."},
 	{"sentinel_password", &type_secret_line, LIVE, AT(sentinel_password),
+		REQUIRES("sentinel", "NAME"),
 		.help = "File whose first line is the password for the Sentinels."},
 	{"prefix", &type_token, LIVE, AT(prefix), .fallback = "sluice",
 		.help = "Prefix of all keys in the store; fleets that share a store need "
@@ -66,9 +69,11 @@ const struct option options_fleet[] = {
 		.help = "Maximum number of nodes, by which limits are divided while the store "
 			"does not answer; 0 is the number of nodes last known."},
 	{"bind", &type_node_bind, LIVE, AT(bind),
+		REQUIRES("secret", "file:PATH"),
 		.help = "Address and port at which other nodes connect to this node; needs "
 			"secret."},
 	{"secret", &type_secret, LIVE, AT(secret),
+		REQUIRES("bind", "ADDRESS:PORT"),
 		.help = "Secret that two nodes prove to each other to have before one forwards "
 			"requests to the other; it is never sent."},
 	{"lease", &type_duration, LIVE, AT(lease_ms), .fallback = "10s",

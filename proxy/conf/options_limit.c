@@ -7,6 +7,7 @@
 #define MILLION            1000000ULL
 #define BETWEEN(low, high) .min = (low), .max = (high)
 #define LIVE               .reload = RELOAD_LIVE
+#define NEEDS(key, value)  .needs = {key, value, NULL, NULL, false}
 
 static const struct option_word algorithms[] = {
 	{"ring", CONF_LIMIT_RING}, {"gcra", CONF_LIMIT_GCRA}, {NULL, 0}};
@@ -60,11 +61,13 @@ const struct option options_limit[] = {
 	{"scope", &type_choice, LIVE, AT(of_fleet), .fallback = "node", .words = scopes,
 		.help = "Whether each node counts for itself, or all nodes of the fleet together."},
 	{"fleet", &type_word, LIVE, AT(fleet_way), .fallback = "lease", .words = fleet_ways,
+		NEEDS("scope", "fleet"),
 		.help = "With scope = fleet, how nodes share the limit: lease takes parts of it "
 			"in advance, exact asks the store for each verdict, split divides it "
 			"among the nodes, relaxed lets each node decide and publishes its "
 			"admissions."},
 	{"store_down", &type_word, LIVE, AT(store_down), .words = downs,
+		NEEDS("scope", "fleet"),
 		.help = "With scope = fleet, rule for this limit while the store does not answer, "
 			"in place of the one in [fleet]."},
 	{"was", &type_text, LIVE, AT(was),

@@ -11,6 +11,12 @@
 #define SOCKETS            .reload = RELOAD_SOCKETS
 #define RESTRICTS          .route = ROUTE_RESTRICTS
 #define FREE               .route = ROUTE_FREE
+#define NEEDS(key, value)  .needs = {key, value, NULL, NULL, false}
+#define OF_MESSAGES        .needs = {"websocket", "messages", "gateway", NULL, true}
+#define OF_GATEWAYS        .needs = {"websocket", "gateway", NULL, NULL, true}
+/* Of held responses as well. */
+#define OF_MESSAGES_OR_HOLDS .needs = {"websocket", "messages", "gateway", "grip_hold", true}
+#define OF_GATEWAYS_OR_HOLDS .needs = {"websocket", "gateway", NULL, "grip_hold", true}
 
 static const struct option_word orderings[] = {{"auto", CONF_ORDERING_AUTO},
 	{"writes", CONF_ORDERING_WRITES}, {"strict", CONF_ORDERING_STRICT},
@@ -101,10 +107,12 @@ const struct option options_route[] = {
 			"outstanding at several nodes at once have no order among them."},
 	{"session_elsewhere", &type_choice, LIVE, FREE, AT(sessions.refuses_elsewhere), .fallback = "forward",
 		.words = elsewheres,
+		NEEDS("session_scope", "fleet"),
 		.help = "With session_scope = fleet, whether a request of a session that another "
 			"node owns is forwarded to that node, or answered 409."},
 	{"owner_idle", &type_duration, LIVE, FREE, AT(sessions.owner_idle_ms), .fallback = "1s",
 		BETWEEN(MS(100), DAYS(1)), .flags = OPTION_DURATION,
+		NEEDS("session_scope", "fleet"),
 		.help = "With session_scope = fleet, time from the end of a session's last request until "
 			"another node may own it."},
 	{"upstream_affinity", &type_choice, LIVE, FREE, AT(sessions.affinity), .fallback = "none",
@@ -150,92 +158,115 @@ const struct option options_route[] = {
 			"protocol."},
 	{"message_limits", &type_message_limits, LIVE, RESTRICTS, AT(websocket.limits),
 		.flags = OPTION_REPEATABLE,
+		OF_MESSAGES,
 		.help = "Limits that a client's message must pass, all of them; plan stands for "
 			"the limits of the caller's plan, and a limit that limits also names is "
 			"one budget for both."},
 	{"on_message_exceed", &type_message_exceed, LIVE, RESTRICTS, AT(websocket.on_exceed), .fallback = "delay",
+		OF_MESSAGES,
 		.help = "Action for a message over a limit: delay lets it wait while its client "
 			"is not read, with a DURATION at most that long from its turn in its "
 			"session; drop drops it; close closes the socket with 1008."},
 	{"message_notice", &type_text, SOCKETS, FREE, AT(websocket.notice),
+		OF_MESSAGES,
 		.help = "Text message sent to a client for each of its messages that was dropped; "
 			"unset, none."},
 	{"max_message_size", &type_size64, SOCKETS, RESTRICTS, AT(websocket.max_message_bytes), .fallback = "1M",
 		BETWEEN(1, 1ULL << 30), .flags = OPTION_SIZE,
+		OF_MESSAGES,
 		.help = "Maximum size of a client's message, as sent; a larger one closes the "
 			"socket with 1009."},
 	{"message_timeout", &type_duration, SOCKETS, FREE, AT(websocket.message_timeout_ms), .fallback = "30s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		OF_MESSAGES,
 		.help = "Longest time from the first byte of a client's message to its last, and "
 			"for the server to receive a message."},
 	{"max_sockets", &type_reference, LIVE, RESTRICTS, AT(websocket.max_sockets),
+		OF_MESSAGES,
 		.help = "Limit with a concurrency that bounds the WebSockets of a caller; it is "
 			"checked together with limits."},
 	{"websocket_origin", &type_origins, LIVE, RESTRICTS, AT(websocket.origins), .flags = OPTION_REPEATABLE,
+		OF_MESSAGES,
 		.help = "Allowed origins of a browser's handshake; others get 403. Unset, any; "
 			"clients that send no origin are accepted."},
 	{"websocket_protocols", &type_tokens, LIVE, RESTRICTS, AT(websocket.protocols),
 		.flags = OPTION_REPEATABLE,
+		OF_MESSAGES,
 		.help = "Subprotocols that a client may request; others are not passed to the "
 			"server, and a client that requests only others gets 403. Unset, any."},
 	{"ping_interval", &type_duration, SOCKETS, FREE, AT(websocket.ping_interval_ms), .fallback = "30s",
 		BETWEEN(MS(0), DAYS(1)), .flags = OPTION_DURATION,
+		OF_MESSAGES,
 		.help = "Time without a byte from the client after which it is sent a ping, 0 for "
 			"never. If the server has begun a message, the ping waits for its end, "
 			"for up to ping_timeout."},
 	{"ping_timeout", &type_duration, SOCKETS, FREE, AT(websocket.ping_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		OF_MESSAGES,
 		.help = "Longest time for a client to answer a ping; after it the socket is cut."},
 	{"socket_idle_timeout", &type_duration, SOCKETS, FREE, AT(websocket.idle_timeout_ms), .fallback = "1h",
 		BETWEEN(MS(0), DAYS(30)), .flags = OPTION_DURATION,
+		OF_MESSAGES,
 		.help = "Time without a byte of a message in either direction, and without a "
 			"waiting message, after which a socket is closed with 1001, 0 for never."},
 	{"socket_lifetime", &type_duration, SOCKETS, RESTRICTS, AT(websocket.lifetime_ms), .fallback = "0",
 		BETWEEN(MS(0), DAYS(365)), .flags = OPTION_DURATION,
+		OF_MESSAGES,
 		.help = "Time after which a socket is closed with 1001, less up to a tenth so "
 			"that not all end at once, 0 for never. Messages that the client has sent "
 			"by then are passed on, and the server's answers to them are delivered, "
 			"before the client gets 1001."},
 	{"close_timeout", &type_duration, SOCKETS, FREE, AT(websocket.close_timeout_ms), .fallback = "5s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		OF_MESSAGES,
 		.help = "Longest time for a peer to answer a close frame; after it the socket is "
 			"cut. In a drain the socket is cut before the last eighth of "
 			"shutdown_timeout."},
 	{"socket_type", &type_text, SOCKETS, FREE, AT(websocket.type),
+		OF_MESSAGES,
 		.help = "Type by which sluice sockets finds the route's WebSockets; unset, the route's "
 			"name."},
 	{"socket_queue_bytes", &type_size64, SOCKETS, FREE, AT(websocket.queue_bytes), .fallback = "1M",
 		BETWEEN(1, 1ULL << 30), .flags = OPTION_SIZE,
+		OF_MESSAGES,
 		.help = "Maximum size of messages, other than its server's, that wait for one "
 			"client that reads slowly."},
 	{"socket_queue_messages", &type_count32, SOCKETS, FREE, AT(websocket.queue_messages), .fallback = "1000",
 		BETWEEN(1, 1 * MILLION),
+		OF_MESSAGES,
 		.help = "Maximum number of these messages."},
 	{"on_socket_queue_full", &type_word, SOCKETS, FREE, AT(websocket.on_queue_full), .fallback = "close",
 		.words = queue_full_actions,
+		OF_MESSAGES,
 		.help = "Action for a client that exceeds these bounds: close closes the socket "
 			"with 1013, drop drops its oldest messages of the normal lane."},
 	{"socket_channels", &type_count32, SOCKETS, FREE, AT(websocket.channels), .fallback = "100",
 		BETWEEN(1, 10000),
+		OF_MESSAGES_OR_HOLDS,
 		.help = "Maximum number of channels to which a socket is subscribed; "
 			"subscriptions to further ones are refused."},
 	{"gateway_waiting", &type_count32, SOCKETS, FREE, AT(websocket.gateway.waiting), .fallback = "16",
 		BETWEEN(1, 1000),
+		OF_GATEWAYS,
 		.help = "Maximum number of messages of a gateway's client that wait while a "
 			"request is in progress; beyond it sluice stops reading from the client."},
 	{"gateway_waiting_bytes", &type_size64, SOCKETS, FREE, AT(websocket.gateway.waiting_bytes),
 		.fallback = "64k", BETWEEN(1, 1ULL << 26), .flags = OPTION_SIZE,
+		OF_GATEWAYS,
 		.help = "Maximum size of these messages; a single message may be larger."},
 	{"gateway_batch", &type_count32, LIVE, FREE, AT(websocket.gateway.batch), .fallback = "64",
 		BETWEEN(1, 1000),
+		OF_GATEWAYS,
 		.help = "Maximum number of messages in one request of a gateway; 1 sends each by "
 			"itself."},
 	{"gateway_answer_size", &type_size64, LIVE, FREE, AT(websocket.gateway.answer_bytes),
 		.fallback = "1M", BETWEEN(1024, 1ULL << 26), .flags = OPTION_SIZE,
+		OF_GATEWAYS_OR_HOLDS,
 		.help = "Maximum size of the content of a response to a gateway's request; a "
 			"larger one closes the socket with 1011."},
 	{"gateway_tries", &type_count32, LIVE, FREE, AT(websocket.gateway.tries), .fallback = "3",
 		BETWEEN(1, 10),
+		OF_GATEWAYS,
 		.help = "Number of attempts of a gateway's request that could not be sent, 1 s, 2 "
 			"s, 4 s and so on after one another; after them the socket is closed with "
 			"1011."},
@@ -244,6 +275,7 @@ const struct option options_route[] = {
 			"published to its channels (GRIP); its content is bounded by "
 			"gateway_answer_size, its channels by socket_channels."},
 	{"log_messages", &type_flag, LIVE, FREE, AT(websocket.logs_messages), .fallback = "off",
+		OF_MESSAGES,
 		.help = "Whether the access log has a line for each message."},
 	{"request_trailers", &type_field_names, LIVE, FREE, AT(request_trailers), .flags = OPTION_REPEATABLE,
 		.help = "Trailer fields of requests that are passed on, in addition to those of "

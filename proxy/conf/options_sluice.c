@@ -13,6 +13,7 @@
 #define BETWEEN(low, high) .min = (low), .max = (high)
 #define LIVE               .reload = RELOAD_LIVE
 #define AT_START           .reload = RELOAD_START
+#define NEEDS(key, value)  .needs = {key, value, NULL, NULL, false}
 
 static const struct option_word log_levels[] = {{"error", LOG_LEVEL_ERROR},
 	{"warn", LOG_LEVEL_WARN}, {"info", LOG_LEVEL_INFO}, {"debug", LOG_LEVEL_DEBUG}, {NULL, 0}};
@@ -45,6 +46,7 @@ const struct option options_sluice[] = {
 		.help = "Folder in which the state of the limits survives a restart; unset, the "
 			"state is kept in memory only."},
 	{"state_required", &type_flag, AT_START, AT(state_required), .fallback = "off",
+		NEEDS("state", "FOLDER"),
 		.help = "Whether to refuse to start when the state folder can't be used, instead "
 			"of counting in memory only."},
 	{"usage", &type_duration, AT_START, AT(usage.interval_ms), .fallback = "0", BETWEEN(0, HOURS(1)),
@@ -171,21 +173,26 @@ const struct option options_listener[] = {
 			"wildcards; the first is for all other clients. A reload reads the files "
 			"again."},
 	{"certificate_key", &type_paths, LIVE, AT(certificate_keys), .flags = OPTION_REPEATABLE,
+		NEEDS("certificate", "FILE"),
 		.help = "PEM file of a certificate's private key, one for each certificate and in "
 			"their order; without any, the keys are in the certificates' files."},
 	{"tls_versions", &type_words, LIVE, AT(tls_versions), .fallback = "1.2, 1.3",
 		.words = tls_versions, .flags = OPTION_REPEATABLE,
+		NEEDS("certificate", "FILE"),
 		.help = "Versions of TLS that clients may use."},
 	{"tls_ciphers", &type_text, LIVE, AT(tls_ciphers),
+		NEEDS("certificate", "FILE"),
 		.help = "Ciphers for clients, by OpenSSL's names and separated by colons; names "
 			"that begin with TLS_ are those of TLS 1.3. Without it, those of Mozilla's "
 			"intermediate configuration."},
 	{"handshake_timeout", &type_duration, LIVE, AT(handshake_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
+		NEEDS("certificate", "FILE"),
 		.help = "Longest time from accepting a connection to the end of its TLS "
 			"handshake."},
 	{"max_handshakes", &type_count32, LIVE, AT(max_handshakes), .fallback = "1000",
 		BETWEEN(1, 10 * MILLION),
+		NEEDS("certificate", "FILE"),
 		.help = "Maximum number of connections of each address that are in their TLS "
 			"handshake, over all workers; the oldest is closed for a newer one."},
 	{"redirect", &type_redirect, LIVE, AT(redirect_port), .fallback = "off",
@@ -193,6 +200,7 @@ const struct option options_listener[] = {
 			"308 with the same URL under https. Probes of health are still answered, "
 			"and requests that a trusted proxy reports as https are served."},
 	{"hsts", &type_hsts, LIVE, AT(hsts),
+		NEEDS("certificate", "FILE"),
 		.help = "Time for which browsers use TLS only (Strict-Transport-Security), with "
 			"includeSubDomains and preload behind it if wanted: 365d "
 			"includeSubDomains. It is set on all responses of a listener with a "

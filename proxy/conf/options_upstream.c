@@ -3,15 +3,17 @@
 #include "conf/options.h"
 #include "http/lenient.h"
 
-#define COUNT(rows)        (sizeof(rows) / sizeof((rows)[0]))
-#define MS(n)              (n)
-#define MINUTES(n)         (60000ULL * (n))
-#define HOURS(n)           (3600000ULL * (n))
-#define DAYS(n)            (86400000ULL * (n))
-#define MILLION            1000000ULL
-#define BETWEEN(low, high) .min = (low), .max = (high)
-#define LIVE               .reload = RELOAD_LIVE
-#define CONNECTIONS        .reload = RELOAD_CONNECTIONS
+#define COUNT(rows)          (sizeof(rows) / sizeof((rows)[0]))
+#define MS(n)                (n)
+#define MINUTES(n)           (60000ULL * (n))
+#define HOURS(n)             (3600000ULL * (n))
+#define DAYS(n)              (86400000ULL * (n))
+#define MILLION              1000000ULL
+#define BETWEEN(low, high)   .min = (low), .max = (high)
+#define LIVE                 .reload = RELOAD_LIVE
+#define CONNECTIONS          .reload = RELOAD_CONNECTIONS
+#define NEEDS(key, value)    .needs = {key, value, NULL, NULL, false}
+#define REQUIRES(key, value) .needs = {key, value, NULL, NULL, true}
 
 static const struct option_word balances[] = {{"round_robin", CONF_BALANCE_ROUND_ROBIN},
 	{"least_in_flight", CONF_BALANCE_LEAST_IN_FLIGHT}, {"hash", CONF_BALANCE_HASH}, {NULL, 0}};
@@ -38,6 +40,7 @@ const struct option options_upstream[] = {
 	{"balance", &type_word, LIVE, AT(balance), .fallback = "round_robin", .words = balances,
 		.help = "How a server is selected for a request."},
 	{"hash_key", &type_key, LIVE, AT(hash_key),
+		REQUIRES("balance", "hash"),
 		.help = "With balance = hash, key expression that selects the server; unset, the "
 			"session's key."},
 	{"max_in_flight", &type_in_flight, LIVE, AT(max_in_flight), .fallback = "0",
@@ -55,9 +58,11 @@ const struct option options_upstream[] = {
 			"over all nodes; max_in_flight applies in addition."},
 	{"semaphore_idle", &type_duration, LIVE, AT(semaphore_idle_ms), .fallback = "2s",
 		BETWEEN(MS(100), HOURS(1)), .flags = OPTION_DURATION,
+		NEEDS("semaphore", "NAME"),
 		.help = "Time after which unneeded slots are released for other nodes."},
 	{"semaphore_down", &type_word, LIVE, AT(semaphore_down), .fallback = "local",
 		.words = semaphore_downs,
+		NEEDS("semaphore", "NAME"),
 		.help = "Rule while the semaphore's broker is unavailable: local uses this node's "
 			"share of the slots, refuse answers 503."},
 	{"max_streams", &type_count32, LIVE, AT(max_streams), .fallback = "0", BETWEEN(0, 10 * MILLION),
@@ -137,14 +142,18 @@ const struct option options_upstream[] = {
 		.help = "Path that health checks request; unset, servers are judged by their "
 			"traffic only."},
 	{"health_host", &type_host_field, LIVE, AT(health_host),
+		NEEDS("health_path", "PATH"),
 		.help = "Value of Host in health checks; unset, the server's address."},
 	{"health_interval", &type_duration, LIVE, AT(health_interval_ms), .fallback = "5s",
 		BETWEEN(MS(100), DAYS(1)), .flags = OPTION_DURATION,
+		NEEDS("health_path", "PATH"),
 		.help = "Time between two health checks of a server."},
 	{"health_timeout", &type_duration, LIVE, AT(health_timeout_ms), .fallback = "2s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
+		NEEDS("health_path", "PATH"),
 		.help = "Longest time for a health check."},
 	{"health_shared", &type_flag, LIVE, AT(health_shared), .fallback = "off",
+		REQUIRES("health_path", "PATH"),
 		.help = "Whether one node of the fleet at a time checks the servers and the "
 			"others read its results; needs [fleet] and health_path."},
 };

@@ -117,8 +117,8 @@ static bool excluded(const struct instance *instance, const struct option *optio
 
 	if (!instance || instance_setting(instance, option->name))
 		return false;
-	if (instance->section->id == SECTION_ROUTE)
-		return check_is_without_messages(instance, option);
+	if (option->needs.fails && !check_has_effect(instance, option))
+		return true;
 	if (instance->section->id != SECTION_LIMIT)
 		return false;
 	limit = instance->object;

@@ -378,7 +378,7 @@ static void shared_health_checks(void **state)
 	(void)state;
 #ifdef HAVE_REDIS
 	bad_text(12,
-		"health_shared: there are no health checks to share; expected health_path = PATH",
+		"health_shared: has no effect without health_path = PATH; expected that as well",
 		TEXT_BASE "[upstream w]\nserver = 127.0.0.1:3\nhealth_shared = on\n%s",
 		"[fleet]\nstore = redis://h\n");
 #endif

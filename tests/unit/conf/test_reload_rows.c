@@ -26,7 +26,6 @@ struct sample {
 #define M SECTION_SEMAPHORE
 
 #define MESSAGES "websocket = messages"
-#define GATEWAY  "websocket = gateway"
 
 /* clang-format off */
 static const struct sample samples[] = {
@@ -181,7 +180,9 @@ static void put_part(
 		fputs(part->line, out);
 	if (here && value)
 		fprintf(out, "%s = %s\n", sample->key, value);
-	if (part->id == SECTION_FLEET && strcmp(sample->key, "session_scope") == 0)
+	if (part->id == SECTION_FLEET &&
+		(strcmp(sample->key, "session_scope") == 0 ||
+			(sample->needs && strstr(sample->needs, "session_scope"))))
 		fputs("bind = 127.0.0.1:6\nsecret = file:/x\n", out);
 	if (here && sample->needs)
 		fprintf(out, "%s\n", sample->needs);
@@ -268,17 +269,19 @@ static const struct plain {
 	{&type_size64, 1 << 20, 2 << 20, "1M", "2M", "1024k"},
 };
 
+/* The line that gives the option an effect. A file that it would name has a sample of its own. */
 static const char *needs_of(enum section_id section, const struct option *option)
 {
-	struct conf_route route = {.websocket.mode = CONF_WEBSOCKET_MESSAGES};
-	const struct instance of_messages = {.object = &route};
+	static char line[64];
+	const struct option *other =
+		option->needs.key
+			? option_find(&option_sections[section], slice_of(option->needs.key))
+			: NULL;
 
-	if (section != SECTION_ROUTE)
+	if (!other || !other->words)
 		return NULL;
-	if (check_is_without_messages(&of_messages, option))
-		return GATEWAY;
-	route.websocket.mode = CONF_WEBSOCKET_TUNNEL;
-	return check_is_without_messages(&of_messages, option) ? MESSAGES : NULL;
+	snprintf(line, sizeof(line), "%s = %s", option->needs.key, option->needs.value);
+	return line;
 }
 
 /* The sample of a row of a plain type. False: it is of another type. */

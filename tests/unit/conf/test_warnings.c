@@ -1,5 +1,6 @@
 /* Warnings: valid, but hardly meant. The snapshot is there, and has them. */
 #include "text.h"
+#include "conf/options.h"
 #include "tests/unit/suite.h"
 
 /* TEXT_BASE, with its limit in its route: ten lines. */
@@ -230,6 +231,62 @@ static void by_line(void **state)
 	conf_release(conf);
 }
 
+static void options_without_what_they_need(void **state)
+{
+	(void)state;
+	warned(TEXT_USED "[limit m]\nrate = 1 per 1s\nfleet = exact\n[route m]\n"
+			 "upstream = u\nlimits = m\n",
+		13, "[limit m] fleet: has no effect without scope = fleet");
+	warned(TEXT_USED "[route m]\nupstream = u\npath = /m\nowner_idle = 2s\n", 14,
+		"[route m] owner_idle: has no effect without session_scope = fleet");
+	warned(TEXT_USED "[listener m]\nbind = 127.0.0.1:9\ntls_versions = 1.2\n"
+			 "tls_versions = 1.3\n",
+		13, "[listener m] tls_versions: has no effect without certificate = FILE");
+	warned(TEXT_USED "[upstream m]\nserver = 127.0.0.1:3\nhealth_timeout = 1s\n[route m]\n"
+			 "upstream = m\n",
+		13, "[upstream m] health_timeout: has no effect without health_path = PATH");
+	warned(TEXT_USED "[sluice]\nstate_required = on\n", 12,
+		"[sluice] state_required: has no effect without state = FOLDER");
+	conf_release(silent(TEXT_USED "[sluice]\nstate_required = off\n"));
+}
+
+static bool has_word(const struct option *option, const char *word)
+{
+	const struct option_word *known = option->words;
+
+	while (known->word && strcmp(known->word, word) != 0)
+		known++;
+	return known->word;
+}
+
+/* A need names an option of its section, and a word of it if it has words. */
+static void needs_can_be_met(void **state)
+{
+	unsigned count = 0;
+
+	(void)state;
+	for (size_t i = 0; i < SECTIONS; i++) {
+		for (size_t j = 0; j < *option_sections[i].option_count; j++) {
+			const struct option_need *needs = &option_sections[i].options[j].needs;
+			const struct option *other;
+
+			if (!needs->key)
+				continue;
+			count++;
+			other = option_find(&option_sections[i], slice_of(needs->key));
+			assert_non_null(other);
+			assert_true(!other->words || has_word(other, needs->value));
+			assert_true(!needs->or_value || has_word(other, needs->or_value));
+			other = needs->or_flag ? option_find(&option_sections[i],
+							 slice_of(needs->or_flag))
+					       : NULL;
+			assert_true(!other || other->type == &type_flag);
+			assert_true(!needs->or_flag || other);
+		}
+	}
+	assert_true(count > 30);
+}
+
 UNIT_SUITE(test_warnings)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +296,8 @@ UNIT_SUITE(test_warnings)
 		cmocka_unit_test(stars_in_paths),
 		cmocka_unit_test(paths_read_in_several_ways),
 		cmocka_unit_test(quotas_for_invented_keys),
+		cmocka_unit_test(options_without_what_they_need),
+		cmocka_unit_test(needs_can_be_met),
 		cmocka_unit_test(warnings_have_an_end),
 		cmocka_unit_test(by_line),
 	};

@@ -22,10 +22,10 @@ static void a_tunnel_has_none_of_it(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-		bad_text(10, "expected websocket = messages or gateway with it", TEXT_BASE "%s\n",
+		bad_text(10, "has no effect without websocket = ", TEXT_BASE "%s\n", lines[i]);
+		bad_text(11,
+			"has no effect without websocket = ", TEXT_BASE "websocket = tunnel\n%s\n",
 			lines[i]);
-		bad_text(11, "expected websocket = messages or gateway with it",
-			TEXT_BASE "websocket = tunnel\n%s\n", lines[i]);
 	}
 	conf_release(parse_good(TEXT_BASE "websocket = tunnel\n"));
 }
@@ -39,11 +39,13 @@ static void messages_have_no_gateway(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-		bad_text(
-			11, "expected websocket = gateway as well", TEXT_MESSAGES "%s\n", lines[i]);
+		bad_text(11, "has no effect without websocket = gateway; expected that as well",
+			TEXT_MESSAGES "%s\n", lines[i]);
 		snprintf(text, sizeof(text), TEXT_BASE "websocket = gateway\n%s\n", lines[i]);
 		conf_release(parse_good(text));
 	}
+	conf_release(parse_good(
+		TEXT_BASE "grip_hold = on\ngateway_answer_size = 1k\nsocket_channels = 5\n"));
 }
 
 static const struct conf_websocket *websocket_of(const struct conf *conf)
