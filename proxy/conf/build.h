@@ -106,6 +106,7 @@ bool check_has_effect(const struct instance *instance, const struct option *opti
 /* The part of that which is about limits: one [limit], and those of all routes. check_limits.c */
 void check_limit(struct build *build, const struct instance *instance);
 void check_limits_of_routes(struct build *build);
+bool check_limits_have(const struct conf_limits *limits, const struct conf_limit *limit);
 
 /* Of a route's WebSockets. check_websocket.c */
 void check_websocket(struct build *build, const struct instance *instance);

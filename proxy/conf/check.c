@@ -160,35 +160,52 @@ static void *resolve(struct build *build, const struct instance *instance,
 	return NULL;
 }
 
-/* The limits that a key of a route or plan names, each once. */
-static const struct conf_limit **resolve_limits(
-	struct build *build, const struct instance *instance, const char *key, size_t *count)
+/* The word `plan` in a route's key. */
+static void add_plan(struct build *build, const struct instance *instance,
+	const struct reference *reference, struct conf_limits *limits)
 {
-	const struct conf_limit **limits = NULL;
+	const char *key = reference->option->name;
 
-	*count = 0;
+	if (limits->plan)
+		build_fail(build, instance, reference->line,
+			"%s: \"plan\" is given twice; expected it once", key);
+	else if (!find_named(build, SECTION_PLANS, ""))
+		build_fail(build, instance, reference->line,
+			"%s: \"plan\" has no effect without [plans]; expected that section, with "
+			"key = KEY",
+			key);
+	if (!limits->plan)
+		limits->plan_position = limits->count;
+	limits->plan = true;
+}
+
+/* The limits that a key of a route or plan names, each once. */
+static void resolve_limits(struct build *build, const struct instance *instance, const char *key,
+	struct conf_limits *limits)
+{
+	*limits = (struct conf_limits){0};
 	for (size_t i = 0; i < instance->reference_count; i++) {
 		const struct reference *reference = &instance->references[i];
 		const struct conf_limit *limit;
-		bool twice = false;
 
-		if (strcmp(reference->option->name, key) != 0 ||
-			(instance->section->id == SECTION_ROUTE &&
-				strcmp(reference->name, "plan") == 0))
+		if (strcmp(reference->option->name, key) != 0)
 			continue;
+		if (instance->section->id == SECTION_ROUTE &&
+			strcmp(reference->name, "plan") == 0) {
+			add_plan(build, instance, reference, limits);
+			continue;
+		}
 		limit = resolve(build, instance, reference, SECTION_LIMIT);
-		for (size_t j = 0; j < *count && limit; j++)
-			twice = twice || limits[j] == limit;
-		if (twice)
+		if (limit && check_limits_have(limits, limit)) {
 			build_fail(build, instance, reference->line,
 				"%s: \"%s\" is given twice; expected each limit once", key,
 				reference->name);
-		if (!limit || twice)
-			continue;
-		limits = arena_grow(build->arena, limits, *count, sizeof(*limits));
-		limits[(*count)++] = limit;
+		} else if (limit) {
+			limits->items = arena_grow(build->arena, limits->items, limits->count,
+				sizeof(limits->items[0]));
+			limits->items[limits->count++] = limit;
+		}
 	}
-	return limits;
 }
 
 /* ---- sections ---- */
@@ -233,7 +250,7 @@ static void check_plan(struct build *build, const struct instance *instance)
 	struct conf_plan *plan = instance->object;
 	const struct setting *callers = instance_setting(instance, "callers");
 
-	plan->limits = resolve_limits(build, instance, "limits", &plan->limit_count);
+	resolve_limits(build, instance, "limits", &plan->limits);
 	if (strcmp(plan->name, "default") == 0) {
 		build->conf->default_plan = plan;
 		if (callers)
@@ -243,35 +260,6 @@ static void check_plan(struct build *build, const struct instance *instance)
 		build_fail(build, instance, instance->line,
 			"has no callers; expected callers = file:PATH, or [admin], through which "
 			"keys can be added");
-	}
-}
-
-/* 'plan' among the limits, and how many stand before it. */
-static void check_plan_word(struct build *build, const struct instance *instance, const char *key,
-	bool *has_plan, size_t *position)
-{
-	size_t before = 0;
-
-	for (size_t i = 0; i < instance->reference_count; i++) {
-		const struct reference *reference = &instance->references[i];
-
-		if (strcmp(reference->option->name, key) != 0)
-			continue;
-		if (strcmp(reference->name, "plan") != 0) {
-			before += find_named(build, SECTION_LIMIT, reference->name) != NULL;
-			continue;
-		}
-		if (*has_plan)
-			build_fail(build, instance, reference->line,
-				"%s: \"plan\" is given twice; expected it once", key);
-		else if (!find_named(build, SECTION_PLANS, ""))
-			build_fail(build, instance, reference->line,
-				"%s: \"plan\" has no effect without [plans]; expected that "
-				"section, with key = KEY",
-				key);
-		if (!*has_plan)
-			*position = before;
-		*has_plan = true;
 	}
 }
 
@@ -310,7 +298,6 @@ static void check_path_is_plain(struct build *build, const struct instance *inst
 static void resolve_names(struct build *build, const struct instance *instance)
 {
 	struct conf_route *route = instance->object;
-	struct conf_limits *of_messages = &route->websocket.limits;
 
 	for (size_t i = 0; i < instance->reference_count; i++) {
 		const struct reference *reference = &instance->references[i];
@@ -320,11 +307,8 @@ static void resolve_names(struct build *build, const struct instance *instance)
 			route->websocket.max_sockets =
 				resolve(build, instance, reference, SECTION_LIMIT);
 	}
-	route->limits = resolve_limits(build, instance, "limits", &route->limit_count);
-	check_plan_word(build, instance, "limits", &route->plan_limits, &route->plan_position);
-	of_messages->items = resolve_limits(build, instance, "message_limits", &of_messages->count);
-	check_plan_word(
-		build, instance, "message_limits", &of_messages->plan, &of_messages->plan_position);
+	resolve_limits(build, instance, "limits", &route->limits);
+	resolve_limits(build, instance, "message_limits", &route->websocket.limits);
 }
 
 static void note_restrictions(const struct instance *instance)
@@ -349,9 +333,9 @@ static void check_route(struct build *build, const struct instance *instance)
 	check_path_is_plain(build, instance);
 	check_websocket(build, instance);
 	check_session_scope(build, instance);
-	if (!route->sessions.key && route->limit_count > 0)
-		route->sessions.key = route->limits[0]->key;
-	else if (!route->sessions.key && route->plan_limits)
+	if (!route->sessions.key && route->limits.count > 0)
+		route->sessions.key = route->limits.items[0]->key;
+	else if (!route->sessions.key && route->limits.plan)
 		route->sessions.key = build->conf->plans_key;
 	if (!route->sessions.key)
 		route->sessions.key = &ip_key;
@@ -418,13 +402,13 @@ static bool gives_each_key_a_quota(const struct conf *conf, const struct conf_ro
 	enum conf_unknown unknown =
 		route->unknown == CONF_UNKNOWN_INHERIT ? conf->unknown : route->unknown;
 
-	if (!route->plan_limits || unknown == CONF_UNKNOWN_REFUSE || plan->limit_count == 0)
+	if (!route->limits.plan || unknown == CONF_UNKNOWN_REFUSE || plan->limits.count == 0)
 		return false;
-	for (size_t i = 0; i < plan->limit_count; i++)
-		if (!follows_plans_key(conf, plan->limits[i]->key))
+	for (size_t i = 0; i < plan->limits.count; i++)
+		if (!follows_plans_key(conf, plan->limits.items[i]->key))
 			return false;
-	for (size_t i = 0; i < route->limit_count; i++)
-		if (!follows_plans_key(conf, route->limits[i]->key))
+	for (size_t i = 0; i < route->limits.count; i++)
+		if (!follows_plans_key(conf, route->limits.items[i]->key))
 			return false;
 	return true;
 }

@@ -109,45 +109,36 @@ void check_limit(struct build *build, const struct instance *instance)
 
 /* ---- of routes ---- */
 
-/* What one request or message is judged by: the limits of a key, with a plan's and one more. */
-struct judged_by {
-	const char *key;
-	const struct conf_limit *const *limits;
-	size_t count;
-	bool plan;
-	const struct conf_limit *further; /* NULL: none */
-};
-
-static bool holds(
-	const struct conf_limit *const *limits, size_t count, const struct conf_limit *limit)
+bool check_limits_have(const struct conf_limits *limits, const struct conf_limit *limit)
 {
-	for (size_t i = 0; i < count; i++)
-		if (limits[i] == limit)
+	for (size_t i = 0; i < limits->count; i++)
+		if (limits->items[i] == limit)
 			return true;
 	return false;
 }
 
-/* Each once. */
-static size_t count_limits(const struct judged_by *by, const struct conf_plan *plan)
+/* All limits that judge a request or message: those of a key, of a plan, and a further one, each
+ * once. NULL: none. */
+static size_t count_limits(const struct conf_limits *limits, const struct conf_plan *plan,
+	const struct conf_limit *further)
 {
-	size_t count = by->count;
+	size_t count = limits->count;
 
-	for (size_t i = 0; i < plan->limit_count; i++)
-		count += !holds(by->limits, by->count, plan->limits[i]);
-	return count + (by->further && !holds(by->limits, by->count, by->further) &&
-			       !holds((const struct conf_limit *const *)plan->limits,
-				       plan->limit_count, by->further));
+	for (size_t i = 0; plan && i < plan->limits.count; i++)
+		count += !check_limits_have(limits, plan->limits.items[i]);
+	return count + (further && !check_limits_have(limits, further) &&
+			       !(plan && check_limits_have(&plan->limits, further)));
 }
 
 /* What could never be admitted is a mistake. */
-static void check_cost(struct build *build, const struct instance *instance,
-	const struct conf_limit *const *limits, size_t count)
+static void check_cost(
+	struct build *build, const struct instance *instance, const struct conf_limits *limits)
 {
 	const struct conf_route *route = instance->object;
 	const struct setting *cost = instance_setting(instance, "cost");
 
-	for (size_t i = 0; cost && i < count; i++) {
-		const struct conf_limit *limit = limits[i];
+	for (size_t i = 0; cost && i < limits->count; i++) {
+		const struct conf_limit *limit = limits->items[i];
 		uint64_t most = limit->algorithm == CONF_LIMIT_GCRA && limit->burst > 0
 					? limit->burst
 					: limit->amount;
@@ -172,10 +163,9 @@ static void check_costs(struct build *build)
 			continue;
 		if (!instance_setting(instance, "cost"))
 			continue;
-		check_cost(build, instance, route->limits, route->limit_count);
-		for (size_t i = 0; i < build->conf->plan_count && route->plan_limits; i++)
-			check_cost(build, instance, build->conf->plans[i].limits,
-				build->conf->plans[i].limit_count);
+		check_cost(build, instance, &route->limits);
+		for (size_t i = 0; i < build->conf->plan_count && route->limits.plan; i++)
+			check_cost(build, instance, &build->conf->plans[i].limits);
 	}
 }
 
@@ -206,28 +196,27 @@ static void check_former_names(struct build *build)
 	}
 }
 
-static void check_limit_count(
-	struct build *build, const struct instance *instance, const struct judged_by *by)
+static void check_limit_count(struct build *build, const struct instance *instance, const char *key,
+	const struct conf_limits *limits, const struct conf_limit *further)
 {
-	static const struct conf_plan no_plan;
 	const struct conf *conf = build->conf;
-	const struct setting *setting = instance_setting(instance, by->key);
-	size_t count = count_limits(by, &no_plan);
+	const struct setting *setting = instance_setting(instance, key);
+	size_t count = count_limits(limits, NULL, further);
 
 	if (!setting)
 		return;
 	if (count > MOST_LIMITS) {
 		build_fail(build, instance, setting->line, "%s: there are %zu; expected at most %d",
-			by->key, count, MOST_LIMITS);
+			key, count, MOST_LIMITS);
 		return;
 	}
-	for (size_t i = 0; i < conf->plan_count && by->plan; i++) {
-		count = count_limits(by, &conf->plans[i]);
+	for (size_t i = 0; i < conf->plan_count && limits->plan; i++) {
+		count = count_limits(limits, &conf->plans[i], further);
 		if (count > MOST_LIMITS)
 			build_fail(build, instance, setting->line,
 				"%s: there are %zu with those of [plan %s]; expected at most %d "
 				"together",
-				by->key, count, conf->plans[i].name, MOST_LIMITS);
+				key, count, conf->plans[i].name, MOST_LIMITS);
 	}
 }
 
@@ -243,15 +232,10 @@ static void check_limit_counts(struct build *build)
 		if (instance->section->id != SECTION_ROUTE)
 			continue;
 		check_max_sockets(build, instance);
-		const struct conf_limits *of_messages = &route->websocket.limits;
-		check_limit_count(build, instance,
-			&(struct judged_by){"limits",
-				(const struct conf_limit *const *)route->limits, route->limit_count,
-				route->plan_limits, route->websocket.max_sockets});
-		check_limit_count(build, instance,
-			&(struct judged_by){"message_limits",
-				(const struct conf_limit *const *)of_messages->items,
-				of_messages->count, of_messages->plan, NULL});
+		check_limit_count(
+			build, instance, "limits", &route->limits, route->websocket.max_sockets);
+		check_limit_count(
+			build, instance, "message_limits", &route->websocket.limits, NULL);
 	}
 	if (conf->limit_count > THROTTLE_MAX_LIMITS)
 		conf_errors_add(build->errors, build->name, conf->limits[THROTTLE_MAX_LIMITS].line,
@@ -259,10 +243,10 @@ static void check_limit_counts(struct build *build)
 			THROTTLE_MAX_LIMITS);
 }
 
-static void mark_named(bool *named, const struct conf_limit *const *limits, size_t count)
+static void mark_named(bool *named, const struct conf_limits *limits)
 {
-	for (size_t i = 0; i < count; i++)
-		named[limits[i]->index] = true;
+	for (size_t i = 0; i < limits->count; i++)
+		named[limits->items[i]->index] = true;
 }
 
 /* Has a plan an effect on routes that do not name its limits? */
@@ -289,14 +273,14 @@ static void warn_of_unnamed(struct build *build)
 	for (size_t i = 0; i < conf->route_count; i++) {
 		const struct conf_route *route = &conf->routes[i];
 		const struct conf_limits *of_messages = &route->websocket.limits;
-		mark_named(named, route->limits, route->limit_count);
-		mark_named(named, of_messages->items, of_messages->count);
+		mark_named(named, &route->limits);
+		mark_named(named, of_messages);
 		if (route->websocket.max_sockets)
 			named[route->websocket.max_sockets->index] = true;
-		plans_named = plans_named || route->plan_limits || of_messages->plan;
+		plans_named = plans_named || route->limits.plan || of_messages->plan;
 	}
 	for (size_t i = 0; i < conf->plan_count; i++)
-		mark_named(named, conf->plans[i].limits, conf->plans[i].limit_count);
+		mark_named(named, &conf->plans[i].limits);
 	for (const struct instance *instance = build->source->instances; instance;
 		instance = instance->next) {
 		const struct conf_limit *limit = instance->object;

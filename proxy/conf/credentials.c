@@ -177,11 +177,11 @@ void credentials_settle(struct conf *conf)
 	for (size_t i = 0; i < conf->route_count; i++) {
 		const struct conf_route *route = &conf->routes[i];
 		bool by_route = credentials_are_keys(route->sessions.key);
-		for (size_t j = 0; j < route->limit_count; j++)
-			by_route |= credentials_are_keys(route->limits[j]->key);
+		for (size_t j = 0; j < route->limits.count; j++)
+			by_route |= credentials_are_keys(route->limits.items[j]->key);
 		for (size_t j = 0; j < route->websocket.limits.count; j++)
 			by_route |= credentials_are_keys(route->websocket.limits.items[j]->key);
-		bool by_plan = route->plan_limits || route->websocket.limits.plan;
+		bool by_plan = route->limits.plan || route->websocket.limits.plan;
 		for (size_t j = 0; by_plan && j < conf->limit_count; j++)
 			by_route |= credentials_are_keys(conf->limits[j].key);
 		if (by_route) {

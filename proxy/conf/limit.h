@@ -87,11 +87,18 @@ enum conf_lane { CONF_LANE_NORMAL, CONF_LANE_HIGH };
 /* The treatment of callers whose key has no plan. */
 enum conf_unknown { CONF_UNKNOWN_INHERIT, CONF_UNKNOWN_DEFAULT, CONF_UNKNOWN_REFUSE };
 
+/* The limits that a key of a route or plan names. In a route's, the plan's may be among them. */
+struct conf_limits {
+	const struct conf_limit **items;
+	size_t count;
+	bool plan;            /* the word `plan` is among them */
+	size_t plan_position; /* how many of the items go before the plan's */
+};
+
 struct conf_plan {
 	const char *name;
 	unsigned line;
-	const struct conf_limit **limits;
-	size_t limit_count;
+	struct conf_limits limits;
 	enum conf_lane lane;
 	uint32_t weight;          /* its callers' share at a busy upstream, 1 */
 	const char *callers_path; /* file: one key a line; NULL for the default plan */

@@ -67,8 +67,8 @@ enum option_flags {
 
 /* The setting of another option of the section without which an option has no effect. */
 struct option_need {
-	const char *key;      /* NULL: no need */
-	const char *value;    /* a word of that option; else in capitals: any value, but not unset */
+	const char *key;   /* NULL: no need */
+	const char *value; /* a word of that option; else in capitals: any value, but not unset */
 	const char *or_value; /* another word; NULL: none */
 	const char *or_flag;  /* an option that, when on, gives an effect as well; NULL: none */
 	bool fails;           /* refuses the file; else it is a warning */
@@ -145,8 +145,7 @@ extern const size_t options_fleet_count, options_semaphore_count, options_route_
 extern const struct option_type type_count32, type_count64, type_size32, type_size64;
 extern const struct option_type type_duration, type_flag, type_word, type_words, type_choice;
 extern const struct option_type type_text, type_workers;
-extern const struct option_type type_token, type_token_or_off, type_reference, type_references,
-	type_message_limits;
+extern const struct option_type type_token, type_token_or_off, type_reference, type_references;
 /* value_address.c: */
 extern const struct option_type type_binds, type_admin_binds, type_networks, type_server;
 /* value_secret.c: */

@@ -156,7 +156,7 @@ const struct option options_route[] = {
 			"as a request of its client. With gateway, it also passes the client's "
 			"messages to an HTTP server in POST requests of the WebSocket-over-HTTP "
 			"protocol."},
-	{"message_limits", &type_message_limits, LIVE, RESTRICTS, AT(websocket.limits),
+	{"message_limits", &type_references, LIVE, RESTRICTS, AT(websocket.limits),
 		.flags = OPTION_REPEATABLE,
 		OF_MESSAGES,
 		.help = "Limits that a client's message must pass, all of them; plan stands for "

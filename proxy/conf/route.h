@@ -67,14 +67,6 @@ enum conf_message_exceed {
 	CONF_MESSAGE_CLOSE,
 };
 
-/* The limits that a key names, with the plan's among them. */
-struct conf_limits {
-	const struct conf_limit **items;
-	size_t count;
-	bool plan;            /* the word `plan` is among them */
-	size_t plan_position; /* how many of the items go before the plan's */
-};
-
 /* The treatment of a socket whose send queue is full. */
 enum conf_queue_full {
 	CONF_QUEUE_FULL_CLOSE, /* closed with 1013 */
@@ -127,10 +119,7 @@ struct conf_route {
 	void *regex_counted; /* the same with a callout at each step */
 	uint64_t methods;    /* bit (1 << enum http_method), 0: any */
 	const struct conf_upstream *upstream;
-	const struct conf_limit **limits;
-	size_t limit_count;
-	bool plan_limits;     /* the word `plan` is among the limits */
-	size_t plan_position; /* how many of `limits` go before the plan's */
+	struct conf_limits limits;
 	struct conf_sessions sessions;
 	enum conf_unknown unknown;                /* unknown_callers */
 	uint64_t max_body_bytes;                  /* max_body_size: 413 beyond; 0: no bound */

@@ -116,37 +116,15 @@ SAME(same_reference)
 	return equal_text(name_of(VALUE(const void *, a)), name_of(VALUE(const void *, b)));
 }
 
-static bool equal_limits(const struct conf_limit *const *a, size_t a_count,
-	const struct conf_limit *const *b, size_t b_count)
-{
-	bool equal = a_count == b_count;
-
-	for (size_t i = 0; equal && i < a_count; i++)
-		equal = equal_text(a[i]->name, b[i]->name);
-	return equal;
-}
-
 SAME(same_references)
 {
-	if (option >= options_plan && option < options_plan + options_plan_count) {
-		const struct conf_plan *one = a, *other = b;
-		return equal_limits((const struct conf_limit *const *)one->limits, one->limit_count,
-			(const struct conf_limit *const *)other->limits, other->limit_count);
-	}
-	const struct conf_route *one = a, *other = b;
-	return one->plan_limits == other->plan_limits &&
-	       one->plan_position == other->plan_position &&
-	       equal_limits((const struct conf_limit *const *)one->limits, one->limit_count,
-		       (const struct conf_limit *const *)other->limits, other->limit_count);
-}
-
-SAME(same_message_limits)
-{
 	const struct conf_limits *one = at(option, a), *other = at(option, b);
+	bool equal = one->count == other->count && one->plan == other->plan &&
+		     one->plan_position == other->plan_position;
 
-	return one->plan == other->plan && one->plan_position == other->plan_position &&
-	       equal_limits((const struct conf_limit *const *)one->items, one->count,
-		       (const struct conf_limit *const *)other->items, other->count);
+	for (size_t i = 0; equal && i < one->count; i++)
+		equal = equal_text(one->items[i]->name, other->items[i]->name);
+	return equal;
 }
 
 SAME(same_message_exceed)

@@ -31,7 +31,6 @@ SAME(same_callers);
 SAME(same_path_match);
 SAME(same_cost);
 SAME(same_access);
-SAME(same_message_limits);
 SAME(same_message_exceed);
 
 /* of [fleet]: */

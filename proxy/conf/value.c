@@ -527,5 +527,3 @@ const struct option_type type_token_or_off = {
 const struct option_type type_reference = {"name", "NAME", parse_reference, same_reference, false};
 const struct option_type type_references = {
 	"list of names", "names, with commas", parse_references, same_references, false};
-const struct option_type type_message_limits = {
-	"list of names", "names, with commas", parse_references, same_message_limits, false};

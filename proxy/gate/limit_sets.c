@@ -68,7 +68,7 @@ static int add_named(struct limit_set *set, uint64_t cost, const struct conf_lim
 	int error = add_limits(set, cost, named->items, before, throttles);
 
 	if (error == 0 && named->plan && plan)
-		error = add_limits(set, cost, plan->limits, plan->limit_count, throttles);
+		error = add_limits(set, cost, plan->limits.items, plan->limits.count, throttles);
 	if (error == 0 && named->count > before)
 		error = add_limits(
 			set, cost, named->items + before, named->count - before, throttles);
@@ -78,8 +78,6 @@ static int add_named(struct limit_set *set, uint64_t cost, const struct conf_lim
 static int fill(struct limit_set *set, enum gate_kind kind, const struct conf_route *route,
 	const struct conf_plan *plan, const struct throttle_table *throttles)
 {
-	const struct conf_limits of_requests = {
-		route->limits, route->limit_count, route->plan_limits, route->plan_position};
 	const struct conf_websocket *websocket = &route->websocket;
 	int error;
 
@@ -88,7 +86,7 @@ static int fill(struct limit_set *set, enum gate_kind kind, const struct conf_ro
 	if (kind == GATE_MESSAGE)
 		error = add_named(set, 1, &websocket->limits, plan, throttles);
 	else
-		error = add_named(set, route->cost, &of_requests, plan, throttles);
+		error = add_named(set, route->cost, &route->limits, plan, throttles);
 	if (error == 0 && kind == GATE_HANDSHAKE && websocket->max_sockets)
 		error = add_limit(set, 1, websocket->max_sockets, throttles);
 	set->first_key = set->count > 0 ? set->keys_of[0] : 0;

@@ -297,14 +297,14 @@ static void plans(void **state)
 	(void)state;
 	assert_string_equal(conf->plans[0].name, "gold");
 	assert_int_equal(conf->plans[0].lane, CONF_LANE_HIGH);
-	assert_ptr_equal(conf->plans[0].limits[0], &conf->limits[1]);
+	assert_ptr_equal(conf->plans[0].limits.items[0], &conf->limits[1]);
 	assert_ptr_equal(conf->default_plan, &conf->plans[1]);
 	assert_string_equal(a->name, "a");
-	assert_true(a->plan_limits);
-	assert_int_equal(a->plan_position, 1);
-	assert_int_equal(a->limit_count, 2);
+	assert_true(a->limits.plan);
+	assert_int_equal(a->limits.plan_position, 1);
+	assert_int_equal(a->limits.count, 2);
 	assert_string_equal(a->sessions.key->text, "path");
-	assert_int_equal(b->limit_count, 0);
+	assert_int_equal(b->limits.count, 0);
 	assert_string_equal(b->sessions.key->text, "header:K");
 	conf_release(conf);
 

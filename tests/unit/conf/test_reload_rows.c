@@ -273,10 +273,9 @@ static const struct plain {
 static const char *needs_of(enum section_id section, const struct option *option)
 {
 	static char line[64];
-	const struct option *other =
-		option->needs.key
-			? option_find(&option_sections[section], slice_of(option->needs.key))
-			: NULL;
+	const struct option *other = option->needs.key ? option_find(&option_sections[section],
+								 slice_of(option->needs.key))
+						       : NULL;
 
 	if (!other || !other->words)
 		return NULL;

@@ -51,7 +51,7 @@ static void defaults(void **state)
 	assert_int_equal(route->path_kind, CONF_PATH_PREFIX);
 	assert_string_equal(route->path, "/");
 	assert_ptr_equal(route->upstream, upstream);
-	assert_ptr_equal(route->limits[0], &conf->limits[0]);
+	assert_ptr_equal(route->limits.items[0], &conf->limits[0]);
 	assert_ptr_equal(route->sessions.key, conf->limits[0].key);
 	assert_int_equal(route->sessions.ordering, CONF_ORDERING_AUTO);
 	assert_int_equal(route->sessions.queue_depth, 1000);

@@ -277,9 +277,9 @@ static void needs_can_be_met(void **state)
 			assert_non_null(other);
 			assert_true(!other->words || has_word(other, needs->value));
 			assert_true(!needs->or_value || has_word(other, needs->or_value));
-			other = needs->or_flag ? option_find(&option_sections[i],
-							 slice_of(needs->or_flag))
-					       : NULL;
+			other = needs->or_flag
+					? option_find(&option_sections[i], slice_of(needs->or_flag))
+					: NULL;
 			assert_true(!other || other->type == &type_flag);
 			assert_true(!needs->or_flag || other);
 		}
