@@ -43,11 +43,11 @@ static struct tls_server *of_name(const struct site *site, const char *name)
 	return NULL;
 }
 
-bool certificates_prepare(
-	struct site *site, const struct site *before, const char *const *protocols)
+/* Fills servers[i] for each listener. `report` gets a line for each that can't be read. */
+static bool read_all(const struct conf *conf, const struct site *before,
+	const char *const *protocols, struct tls_server **servers, void (*report)(const char *line))
 {
-	const struct conf *conf = site->conf;
-	char why[WHY_BYTES];
+	char why[WHY_BYTES], line[2 * WHY_BYTES];
 	bool all = true;
 
 	for (size_t i = 0; i < conf->listener_count; i++) {
@@ -55,36 +55,44 @@ bool certificates_prepare(
 		if (listener->certificates.count == 0)
 			continue;
 		struct tls_server *old = of_name(before, listener->name);
-		site->tls[i] = read_listener(listener, protocols, old, why);
-		if (site->tls[i])
+		servers[i] = read_listener(listener, protocols, old, why);
+		if (servers[i])
 			continue;
-		log_error("%s:%u: listener %s: %s%s", CONF_PLACE_ARGS(conf, listener->line),
-			listener->name, why,
+		snprintf(line, sizeof(line), "%s:%u: listener %s: %s%s",
+			CONF_PLACE_ARGS(conf, listener->line), listener->name, why,
 			old ? "; it keeps the certificates that it had before" : "");
+		report(line);
 		if (old)
-			site->tls[i] = tls_server_hold(old);
+			servers[i] = tls_server_hold(old);
 		all &= old != NULL;
 	}
 	return all;
 }
 
+static void log_line_of(const char *line)
+{
+	log_error("%s", line);
+}
+
+bool certificates_prepare(
+	struct site *site, const struct site *before, const char *const *protocols)
+{
+	return read_all(site->conf, before, protocols, site->tls, log_line_of);
+}
+
+static void print_line(const char *line)
+{
+	fprintf(stderr, "%s\n", line);
+}
+
 bool certificates_check(const struct conf *conf)
 {
 	static const char *const none[] = {NULL};
-	char why[WHY_BYTES];
-	bool all = true;
+	struct site site = {
+		.conf = conf, .tls = calloc(conf->listener_count + 1, sizeof(site.tls[0]))};
+	bool all = site.tls && read_all(conf, NULL, none, site.tls, print_line);
 
-	for (size_t i = 0; i < conf->listener_count; i++) {
-		const struct conf_listener *listener = &conf->listeners[i];
-		if (listener->certificates.count == 0)
-			continue;
-		struct tls_server *server = read_listener(listener, none, NULL, why);
-		if (!server)
-			fprintf(stderr, "%s:%u: listener %s: %s\n",
-				CONF_PLACE_ARGS(conf, listener->line), listener->name, why);
-		all &= server != NULL;
-		tls_server_release(server);
-	}
+	certificates_release(&site);
 	return all;
 }
 

@@ -1,6 +1,5 @@
 """GRIP with @fanoutio/grip from npm, as it comes, as the backend's library."""
 import os
-import subprocess
 
 from lib import node, process
 from lib.admin import Admin, value
@@ -15,15 +14,7 @@ KEY = "a secret that both have"
 def backend(t, admin_port, key=KEY):
     """Its address."""
     script = os.path.join(node.install(t), "grip.mjs")
-    child = subprocess.Popen([find("node"), script, f"http://127.0.0.1:{admin_port}/api/v1", key],
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def end():
-        child.stdin.close()
-        child.wait(process.DEADLINE_SECONDS)
-        child.stdout.close()
-    t.defer(end)
-    return f"127.0.0.1:{int(child.stdout.readline())}"
+    return process.serve(t, [find("node"), script, f"http://127.0.0.1:{admin_port}/api/v1", key])
 
 
 def chat(t, route="", **more):

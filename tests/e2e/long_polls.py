@@ -1,6 +1,5 @@
 """Long polls of socket.io, as it comes from npm, whose client is known by a field: its emits do not wait for its polls."""
 import os
-import subprocess
 
 from lib import node, process
 from lib.peers import find
@@ -14,14 +13,7 @@ HOLD_SECONDS = 5  # more than a step takes on a busy machine
 def server(t):
     """Its address."""
     script = os.path.join(node.install(t), "socketio.mjs")
-    child = subprocess.Popen([find("node"), script, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def end():
-        child.stdin.close()
-        child.wait(process.DEADLINE_SECONDS)
-        child.stdout.close()
-    t.defer(end)
-    return f"127.0.0.1:{int(child.stdout.readline())}"
+    return process.serve(t, [find("node"), script, "serve"])
 
 
 @group("emits beside long polls of the same client", workers=[1])

@@ -33,15 +33,7 @@ def command(t, peer):
 
 def serve(t, peer):
     """Its address."""
-    child = subprocess.Popen([*command(t, peer), "server"], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, text=True)
-
-    def end():
-        child.stdin.close()
-        child.wait(process.DEADLINE_SECONDS)
-        child.stdout.close()
-    t.defer(end)
-    return f"127.0.0.1:{int(child.stdout.readline())}"
+    return process.serve(t, [*command(t, peer), "server"])
 
 
 @group("each client with each server")

@@ -149,6 +149,18 @@ def run(command, **options):
     return child.wait(), child.output()
 
 
+def serve(t, command):
+    """Starts a server that prints its port and ends with its input. Its address."""
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def end():
+        child.stdin.close()
+        child.wait(DEADLINE_SECONDS)
+        child.stdout.close()
+    t.defer(end)
+    return f"127.0.0.1:{int(child.stdout.readline())}"
+
+
 def _status_kib(pid, name):
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         for line in status:
