@@ -90,14 +90,6 @@ static void *run_job(void *arg)
 	return NULL;
 }
 
-static void give_up_place(struct background_job *job)
-{
-	for (size_t i = 0; i < BACKGROUND_JOBS; i++) {
-		if (job->background->places[i] == job)
-			job->background->places[i] = NULL;
-	}
-}
-
 /* True: its client reads its answer too slowly to keep a place that another one asks for. */
 static bool is_read_too_slowly(struct background_job *job)
 {
@@ -195,7 +187,10 @@ void background_end(struct background_job *job)
 		return;
 	pthread_join(job->thread, NULL);
 	pthread_mutex_lock(&job->background->lock);
-	give_up_place(job);
+	for (size_t i = 0; i < BACKGROUND_JOBS; i++) {
+		if (job->background->places[i] == job)
+			job->background->places[i] = NULL;
+	}
 	pthread_mutex_unlock(&job->background->lock);
 	free(job);
 }

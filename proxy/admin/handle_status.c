@@ -22,24 +22,14 @@
 #include "throttle/throttle.h"
 #include "websocket/publish.h"
 
-static json_t *status_queue(const struct queue_counts *counts)
-{
-	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "sessions", (json_int_t)counts->sessions,
-		"idle_sessions", (json_int_t)counts->idle_sessions, "queued",
-		(json_int_t)counts->queued, "queued_bytes", (json_int_t)counts->queued_bytes,
-		"in_flight", (json_int_t)counts->in_flight);
-}
-
 void admin_get_status(struct admin_request *request)
 {
 	struct relay *relay = request->relay;
 	const struct conf *conf = relay->site->conf;
-	struct queue_counts counts;
 	char started[CLOCK_ISO_BYTES];
 	struct clock_cache cache = {0};
 	uint64_t up_ns = clock_monotonic_ns() - relay->started_ns;
 
-	queue_count(relay->node.queue, &counts);
 	clock_format_iso(&cache, clock_wall_ns() - up_ns, started);
 	admin_respond_json(request, 200,
 		json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:o, s:b}", "version",
@@ -48,7 +38,7 @@ void admin_get_status(struct admin_request *request)
 			(json_int_t)(up_ns / CLOCK_NS_PER_MS), "workers",
 			(json_int_t)relay->node.worker_count, "client_connections",
 			(json_int_t)atomic_load(&relay->node.clients), "queue",
-			status_queue(&counts), "draining", relay->node.stopping));
+			admin_json_queue(relay->node.queue), "draining", relay->node.stopping));
 }
 
 static void respond_text(struct admin_request *request, unsigned status, const char *text)

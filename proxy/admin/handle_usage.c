@@ -126,14 +126,6 @@ static void put_field(FILE *out, const char *text)
 	fputc('"', out);
 }
 
-static void put_csv_row(
-	FILE *out, const char *limit, const char *caller, const struct usage_row *row)
-{
-	put_field(out, limit);
-	fprintf(out, ",%s,%llu,%llu\r\n", caller, (unsigned long long)row->admitted,
-		(unsigned long long)row->refused);
-}
-
 /* False without memory. */
 static bool put_json_row(
 	FILE *out, const char *limit, const char *caller, const struct usage_row *row)
@@ -159,7 +151,9 @@ static bool put_row(struct usage_export *export, FILE *out, size_t i)
 		fputs(i == 0 ? "\n    " : ",\n    ", out);
 		return put_json_row(out, limit, caller, row);
 	}
-	put_csv_row(out, limit, caller, row);
+	put_field(out, limit);
+	fprintf(out, ",%s,%llu,%llu\r\n", caller, (unsigned long long)row->admitted,
+		(unsigned long long)row->refused);
 	return true;
 }
 

@@ -27,3 +27,14 @@ json_t *admin_json_text(const char *text)
 	free(shown);
 	return string;
 }
+
+json_t *admin_json_queue(struct queue *queue)
+{
+	struct queue_counts counts;
+
+	queue_count(queue, &counts);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "sessions", (json_int_t)counts.sessions,
+		"idle_sessions", (json_int_t)counts.idle_sessions, "queued",
+		(json_int_t)counts.queued, "queued_bytes", (json_int_t)counts.queued_bytes,
+		"in_flight", (json_int_t)counts.in_flight);
+}

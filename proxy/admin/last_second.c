@@ -204,23 +204,6 @@ static json_t *upstreams_of(struct last_second *last, const struct relay *relay)
 	return list;
 }
 
-static json_t *queue_of(const struct relay *relay)
-{
-	struct queue_counts counts;
-
-	queue_count(relay->node.queue, &counts);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "sessions", (json_int_t)counts.sessions,
-		"idle_sessions", (json_int_t)counts.idle_sessions, "queued",
-		(json_int_t)counts.queued, "queued_bytes", (json_int_t)counts.queued_bytes,
-		"in_flight", (json_int_t)counts.in_flight);
-}
-
-static json_t *sockets_of(const struct node *node)
-{
-	return json_pack("{s:I, s:I}", "open", (json_int_t)atomic_load(&node->sockets),
-		"queued_bytes", (json_int_t)atomic_load(&node->sends.bytes));
-}
-
 json_t *last_second_take(struct last_second *last, const struct relay *relay)
 {
 	struct clock_cache cache = {0};
@@ -229,11 +212,13 @@ json_t *last_second_take(struct last_second *last, const struct relay *relay)
 
 	last->at_ns = now_ns;
 	clock_format_iso(&cache, clock_wall_ns(), time);
-	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o}", "time", time,
-		"span_ms", (json_int_t)(span_ns / CLOCK_NS_PER_MS), "reloads",
+	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:{s:I, s:I}}", "time",
+		time, "span_ms", (json_int_t)(span_ns / CLOCK_NS_PER_MS), "reloads",
 		(json_int_t)atomic_load(&relay->reloads), "client_connections",
 		(json_int_t)atomic_load(&relay->node.clients), "draining", relay->node.stopping,
 		"routes", rows_of(last, relay->node.stats, STATS_ROUTE, route_of), "limits",
-		rows_of(last, relay->node.stats, STATS_LIMIT, limit_of), "queue", queue_of(relay),
-		"upstreams", upstreams_of(last, relay), "sockets", sockets_of(&relay->node));
+		rows_of(last, relay->node.stats, STATS_LIMIT, limit_of), "queue",
+		admin_json_queue(relay->node.queue), "upstreams", upstreams_of(last, relay),
+		"sockets", "open", (json_int_t)atomic_load(&relay->node.sockets), "queued_bytes",
+		(json_int_t)atomic_load(&relay->node.sends.bytes));
 }

@@ -164,15 +164,6 @@ static bool begin_socket_calls(struct admin *admin)
 #endif
 }
 
-static void end_socket_calls(struct admin *admin)
-{
-#ifdef HAVE_WEBSOCKET
-	socket_calls_free(admin->services.socket_calls);
-#else
-	(void)admin;
-#endif
-}
-
 /* Without a store nothing is asked of it. */
 static bool begin_fleet_calls(struct admin *admin)
 {
@@ -183,15 +174,6 @@ static bool begin_fleet_calls(struct admin *admin)
 #else
 	(void)admin;
 	return true;
-#endif
-}
-
-static void end_fleet_calls(struct admin *admin)
-{
-#ifdef HAVE_REDIS
-	fleet_calls_free(admin->services.fleet_calls);
-#else
-	(void)admin;
 #endif
 }
 
@@ -270,8 +252,12 @@ void admin_close(struct admin *admin)
 	asker_free(admin->services.asker);
 	events_free(admin->services.events);
 	background_free(admin->services.background);
-	end_socket_calls(admin);
-	end_fleet_calls(admin);
+#ifdef HAVE_WEBSOCKET
+	socket_calls_free(admin->services.socket_calls);
+#endif
+#ifdef HAVE_REDIS
+	fleet_calls_free(admin->services.fleet_calls);
+#endif
 	pending_free(admin->services.pending);
 	admin_tokens_free(admin->services.tokens);
 	conf_release(admin->conf);

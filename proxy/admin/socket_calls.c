@@ -111,12 +111,6 @@ static void answer(struct socket_call *call)
 	free_call(call);
 }
 
-/* A survey would not come back from a worker that has ended. */
-static bool has_lost_workers(const struct node *node)
-{
-	return atomic_load(&node->running) < node->worker_count;
-}
-
 /* NULL: it was refused. */
 static struct socket_call *new_call(struct admin_request *request,
 	const struct socket_choice *choice, void (*respond)(struct socket_call *call))
@@ -124,7 +118,8 @@ static struct socket_call *new_call(struct admin_request *request,
 	struct socket_calls *all = request->sockets;
 	struct socket_call *call;
 
-	if (has_lost_workers(&all->relay->node)) {
+	/* A survey would not come back from a worker that has ended. */
+	if (atomic_load(&all->relay->node.running) < all->relay->node.worker_count) {
 		admin_respond_problem(request, 503, "sluice is stopping.");
 		return NULL;
 	}

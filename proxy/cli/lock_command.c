@@ -74,15 +74,6 @@ static void give_up(struct lock_run *run, int number)
 	lock_hold_give_up(&run->hold);
 }
 
-static void note_keeper_killed(struct lock_run *run)
-{
-	lock_guard_note_killed(&run->guard);
-	if (run->was_started)
-		note_end(run, LOCK_EXIT_SIGNAL + SIGKILL);
-	else
-		give_up(run, SIGKILL);
-}
-
 static void on_report(evutil_socket_t fd, short what, void *arg)
 {
 	struct lock_run *run = arg;
@@ -98,8 +89,13 @@ static void on_report(evutil_socket_t fd, short what, void *arg)
 		break;
 	case GUARD_GONE:
 		event_del(run->reports);
-		if (!run->has_ended)
-			note_keeper_killed(run);
+		if (run->has_ended)
+			break;
+		lock_guard_note_killed(&run->guard);
+		if (run->was_started)
+			note_end(run, LOCK_EXIT_SIGNAL + SIGKILL);
+		else
+			give_up(run, SIGKILL);
 		break;
 	}
 }

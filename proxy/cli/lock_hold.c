@@ -152,17 +152,12 @@ static void wait_for(struct lock_hold *hold, const struct lock_answer *answer)
 	set(hold, &hold->next, rest_ms > POLL_MS ? POLL_MS : rest_ms);
 }
 
-static bool is_over_already(const struct lock_hold *hold)
-{
-	return clock_boot_ns() >= hold->asked_boot_ns + hold->lease_ms * CLOCK_NS_PER_MS;
-}
-
 static void on_granted(struct lock_hold *hold, uint64_t fence)
 {
 	hold->fence = fence;
 	if (hold->is_given_up) {
 		lock_hold_release(hold);
-	} else if (is_over_already(hold)) {
+	} else if (clock_boot_ns() >= hold->asked_boot_ns + hold->lease_ms * CLOCK_NS_PER_MS) {
 		/* By now it may be another's: nothing has begun. This ask may be granted too, and
 		 * has its own time: given up under way, it would leave a lock that nobody uses. */
 		if (hold->last.at_ms < now_ms(hold) + CONNECT_MS)

@@ -118,13 +118,6 @@ static void send_signal(const struct keeper *keeper, int number)
 		kill(-keeper->pid, number);
 }
 
-static void note_stop(struct keeper *keeper, int number)
-{
-	if (keeper->state == KEEPER_RUNNING &&
-		lock_terminal_stopped(&keeper->terminal, keeper->pid, number))
-		send_signal(keeper, SIGCONT);
-}
-
 /* Not only its group: also what has left that works under the lock. What a process begins while it
  * is being stopped is found by the second look. */
 static void freeze(struct keeper *keeper)
@@ -137,13 +130,6 @@ static void freeze(struct keeper *keeper)
 	}
 }
 
-/* Somebody else has continued it: a lock around this one, with its own command. */
-static void note_continued(struct keeper *keeper)
-{
-	if (keeper->state == KEEPER_FROZEN)
-		freeze(keeper);
-}
-
 static void reap(struct keeper *keeper)
 {
 	int status;
@@ -153,11 +139,16 @@ static void reap(struct keeper *keeper)
 		if (pid != keeper->pid)
 			continue;
 		if (WIFCONTINUED(status)) {
-			note_continued(keeper);
+			/* by somebody else: a lock around this one, with its own command */
+			if (keeper->state == KEEPER_FROZEN)
+				freeze(keeper);
 			continue;
 		}
 		if (WIFSTOPPED(status)) {
-			note_stop(keeper, WSTOPSIG(status));
+			if (keeper->state == KEEPER_RUNNING &&
+				lock_terminal_stopped(
+					&keeper->terminal, keeper->pid, WSTOPSIG(status)))
+				send_signal(keeper, SIGCONT);
 			continue;
 		}
 		keeper->has_ended = true;

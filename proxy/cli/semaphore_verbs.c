@@ -38,15 +38,6 @@ static void add_number(json_t *answer, const char *name, uint32_t number)
 	json_object_set_new(answer, name, json_integer(number));
 }
 
-static json_t *begin_answer(const struct task *task)
-{
-	json_t *answer = json_object();
-
-	json_object_set_new(answer, "name", json_string(task->semaphore->name));
-	add_number(answer, "max", task->report.max);
-	return answer;
-}
-
 static void describe_change(const struct task *task, json_t *answer)
 {
 	add_number(answer, "added", task->report.added);
@@ -194,7 +185,9 @@ static int report(const struct task *task, const struct conf *conf, enum adminis
 		[ADMINISTER_LOST] = SEMAPHORE_EXIT_UNREACHED};
 
 	if (result == ADMINISTER_DONE) {
-		json_t *answer = begin_answer(task);
+		json_t *answer = json_object();
+		json_object_set_new(answer, "name", json_string(task->semaphore->name));
+		add_number(answer, "max", task->report.max);
 		verb->describe(task, answer);
 		print_answer(task, answer);
 		json_decref(answer);
