@@ -187,13 +187,6 @@ static struct instance *add_instance(
 	return instance;
 }
 
-static void keep_instance(struct build *build, struct instance *instance)
-{
-	*build->source->instances_tail = instance;
-	build->source->instances_tail = &instance->next;
-	name_index_add(&build->names, build->arena, instance);
-}
-
 static void unknown_section(struct build *build, unsigned line, struct slice kind)
 {
 	struct near_miss near = {.word = kind};
@@ -246,10 +239,13 @@ static void begin_section(void *user, unsigned line, struct slice kind, struct s
 			"%s %s; expected [%s NAME] with at most 64 letters, digits and -_.",
 			instance_title(build, instance),
 			name.len ? "has a name that can't be one" : "has no name", section->kind);
-	else
-		keep_instance(build, instance);
-	if (build->source->instances_tail != &instance->next) /* not kept */
-		build->section_wrong = true;
+	else {
+		*build->source->instances_tail = instance;
+		build->source->instances_tail = &instance->next;
+		name_index_add(&build->names, build->arena, instance);
+		return;
+	}
+	build->section_wrong = true;
 }
 
 /* ---- settings ---- */

@@ -85,20 +85,6 @@ void check_max_sockets(struct build *build, const struct instance *instance)
 			limit->name);
 }
 
-static bool serves_gateways(const struct conf_route *route)
-{
-	return route->upstream &&
-	       (route->websocket.mode == CONF_WEBSOCKET_GATEWAY || route->holds_responses);
-}
-
-static bool has_server_of(const struct conf_upstream *upstream, const struct text_index *servers)
-{
-	for (size_t i = 0; i < upstream->server_count; i++)
-		if (text_index_has(servers, NULL, upstream->servers[i].address.text))
-			return true;
-	return false;
-}
-
 /* Each server is looked up once, whatever the number of routes. */
 void check_servers_of_gateways(const struct build *build)
 {
@@ -108,7 +94,9 @@ void check_servers_of_gateways(const struct build *build)
 	struct text_index servers = {0};
 
 	for (size_t i = 0; i < conf->route_count; i++)
-		if (serves_gateways(&conf->routes[i]))
+		if (conf->routes[i].upstream &&
+			(conf->routes[i].websocket.mode == CONF_WEBSOCKET_GATEWAY ||
+				conf->routes[i].holds_responses))
 			serves[conf->routes[i].upstream->index] = true;
 	for (size_t i = 0; i < conf->upstream_count; i++) {
 		const struct conf_upstream *upstream = &conf->upstreams[i];
@@ -116,8 +104,12 @@ void check_servers_of_gateways(const struct build *build)
 			text_index_add(
 				&servers, build->arena, NULL, upstream->servers[j].address.text);
 	}
-	for (size_t i = 0; i < conf->upstream_count; i++)
-		shares[i] = serves[i] || has_server_of(&conf->upstreams[i], &servers);
+	for (size_t i = 0; i < conf->upstream_count; i++) {
+		const struct conf_upstream *upstream = &conf->upstreams[i];
+		for (size_t j = 0; j < upstream->server_count; j++)
+			shares[i] |=
+				text_index_has(&servers, NULL, upstream->servers[j].address.text);
+	}
 	for (size_t i = 0; i < conf->route_count; i++) {
 		struct conf_route *route = &build->conf->routes[i];
 		route->is_before_gateway = route->upstream && shares[route->upstream->index];

@@ -11,11 +11,6 @@ static bool begins_name(char c)
 	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
 }
 
-static bool continues_name(char c)
-{
-	return begins_name(c) || (c >= '0' && c <= '9');
-}
-
 /* `${` and a letter or underscore. */
 static bool is_variable_at(struct slice text, size_t at)
 {
@@ -69,7 +64,9 @@ static bool expand_one(struct expansion *out, struct slice inside)
 	struct slice name = {inside.at, 0}, rest, fallback = SLICE_NONE;
 	const char *held, *text;
 
-	while (name.len < inside.len && continues_name(inside.at[name.len]))
+	while (name.len < inside.len &&
+		(begins_name(inside.at[name.len]) ||
+			(inside.at[name.len] >= '0' && inside.at[name.len] <= '9')))
 		name.len++;
 	rest = (struct slice){inside.at + name.len, inside.len - name.len};
 	if (rest.len >= 2 && rest.at[0] == ':' && rest.at[1] == '-')

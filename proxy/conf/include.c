@@ -24,11 +24,6 @@ struct build_file {
 	const char *name;
 };
 
-static bool has_wildcard(const char *path)
-{
-	return strpbrk(path, "*?[") != NULL;
-}
-
 /* Of the files that are being read, the one that is the same; else NULL. */
 static const struct build_file *find_open(const struct build_file *file, const struct stat *about)
 {
@@ -158,7 +153,7 @@ static bool parse_include(struct value *value)
 	else if (result != GLOB_NOMATCH)
 		value_fail_plainly(value, "%s can't be searched: %s", pattern,
 			errno ? strerror(errno) : "no memory");
-	else if (has_wildcard(pattern))
+	else if (strpbrk(pattern, "*?["))
 		good = true; /* a folder for files to come */
 	else
 		value_fail_plainly(value, "there is no file %s", pattern);

@@ -36,11 +36,6 @@ static int sd_watchdog_enabled(int unset, uint64_t *us)
 }
 #endif
 
-static unsigned long long monotonic_us(void)
-{
-	return clock_monotonic_ns() / 1000;
-}
-
 static bool all_have_answered(const struct relay *relay)
 {
 	for (unsigned i = 0; i < relay->node.worker_count; i++) {
@@ -117,8 +112,8 @@ void manager_ready(struct relay *relay)
 
 void manager_reloading(struct relay *relay)
 {
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=Reading %s", monotonic_us(),
-		relay->site->conf->path);
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=Reading %s",
+		(unsigned long long)clock_monotonic_ns() / 1000, relay->site->conf->path);
 }
 
 void manager_reloaded(struct relay *relay, bool effective)

@@ -235,14 +235,6 @@ static bool make_fleet(struct relay *relay)
 #endif
 }
 
-static void free_fleet(struct relay *relay)
-{
-#ifdef HAVE_REDIS
-	fleet_free(relay->node.fleet);
-#endif
-	relay->node.fleet = NULL;
-}
-
 /* In memory when the state folder can't be used, as the throttles are. */
 static bool open_roster(struct relay *relay, const struct conf *conf)
 {
@@ -377,7 +369,9 @@ static void finish(struct relay *relay)
 	queue_destroy(relay->node.queue);
 	delay_lines_free(relay->node.delays);
 	store_end(&relay->node.store);
-	free_fleet(relay);
+#ifdef HAVE_REDIS
+	fleet_free(relay->node.fleet);
+#endif
 	relay_close_throttles(relay);
 	roster_close(relay->roster);
 	stats_free(relay->node.stats);

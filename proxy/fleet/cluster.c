@@ -73,12 +73,6 @@ static struct cluster_primary *owner_of(const struct cluster *cluster, uint16_t 
 	return owner > 0 ? cluster->primaries[owner - 1] : NULL;
 }
 
-static void send_or_fail(struct cluster *cluster, struct store_call *call)
-{
-	if (!send_to(cluster, owner_of(cluster, call->slot), call))
-		call->answered(call, NULL, 0);
-}
-
 /* ---- primaries ------------------------------------------------------------------------------- */
 
 static void connect_to(struct cluster_primary *primary)
@@ -278,7 +272,8 @@ static void on_delay(struct deadline *deadline)
 
 	for (struct store_call *call = all; call; call = next) {
 		next = call->next;
-		send_or_fail(cluster, call);
+		if (!send_to(cluster, owner_of(cluster, call->slot), call))
+			call->answered(call, NULL, 0);
 	}
 }
 

@@ -35,14 +35,6 @@ static const struct account_charge *next_asked(const struct account *account)
 	return next;
 }
 
-static void ask_judge(struct fleet_batch *filling, struct question *question)
-{
-	exact_ask(filling, question);
-	question->next = NULL;
-	*filling->end = question;
-	filling->end = &question->next;
-}
-
 /* Puts it into this round's batch. False: without memory, or the store is away. */
 static bool put(struct fleet_worker *fleet, struct question *question)
 {
@@ -56,10 +48,14 @@ static bool put(struct fleet_worker *fleet, struct question *question)
 	if (!filling)
 		return false;
 	question->part = fleet_part_of(fleet, next->caller);
-	if (function == FLEET_LEASE)
+	if (function == FLEET_LEASE) {
 		lease_ask(filling, question, account);
-	else
-		ask_judge(filling, question);
+	} else {
+		exact_ask(filling, question);
+		question->next = NULL;
+		*filling->end = question;
+		filling->end = &question->next;
+	}
 	fleet->pending++;
 	return true;
 }

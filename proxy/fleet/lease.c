@@ -299,12 +299,6 @@ static bool read_leases(
 	return true;
 }
 
-static bool may_adopt(const struct fleet_worker *fleet, const struct lease_part *part)
-{
-	return !part->is_strict ||
-	       !ladder_lacks_memory(fleet, part->caller, &part->rule, FLEET_LEASE);
-}
-
 void lease_answer(struct fleet_batch *batch, const char *bytes, size_t len)
 {
 	struct fleet_worker *fleet = batch->worker;
@@ -318,7 +312,9 @@ void lease_answer(struct fleet_batch *batch, const char *bytes, size_t len)
 		unsigned count = part->count;
 		good = good && read_leases(&answer, count, &admitted, answers);
 		for (unsigned k = 0; k < count; k++) {
-			if (part[k].hand && good && may_adopt(fleet, &part[k]))
+			bool lacks = part[k].is_strict && ladder_lacks_memory(fleet, part[k].caller,
+								  &part[k].rule, FLEET_LEASE);
+			if (part[k].hand && good && !lacks)
 				adopt(fleet, &part[k], &answer, &answers[k]);
 			else if (part[k].hand)
 				hand_lose(part[k].hand);

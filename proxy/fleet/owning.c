@@ -94,12 +94,6 @@ void owning_init(struct owning *owning, struct worker *worker)
 	deadline_init(&owning->sweep, worker->loop.base, on_sweep);
 }
 
-/* Do other nodes reach this one by it? */
-static bool is_reached(const struct conf_fleet *conf)
-{
-	return conf->bind && conf->secret.len > 0;
-}
-
 void owning_take_site(struct owning *owning)
 {
 	struct worker *worker = owning->worker;
@@ -109,7 +103,7 @@ void owning_take_site(struct owning *owning)
 	worker->fleet.secret = &conf->secret;
 	if (worker->index != 0 || !worker->node->owners)
 		return;
-	if (!is_reached(conf)) {
+	if (!conf->bind || conf->secret.len == 0) { /* other nodes do not reach this one */
 		if (owners_unset_self(worker->node->owners))
 			node_command_workers(worker->node, WORKER_OWNERS);
 		return;

@@ -268,13 +268,6 @@ static void note_error(struct store_server *server, const redisReply *answer)
 		answer->type == REDIS_REPLY_ERROR ? answer->str : "not an answer");
 }
 
-static void add_unanswered(struct store_server *server, struct store_call *call)
-{
-	call->next = NULL;
-	*server->unanswered_end = call;
-	server->unanswered_end = &call->next;
-}
-
 /* It is among the first. */
 static void remove_unanswered(struct store_server *server, struct store_call *call)
 {
@@ -442,7 +435,9 @@ bool store_server_send(struct store_server *server, struct store_call *call)
 		redisAsyncCommand(server->peer.redis, on_waited, call, "WAIT %u %u", server->quorum,
 			server->quorum_ms);
 	server->has_unsent = true;
-	add_unanswered(server, call);
+	call->next = NULL;
+	*server->unanswered_end = call;
+	server->unanswered_end = &call->next;
 	return true;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "conf/throttle_limit.h"
 #include "gate/gate_internal.h"
 
 static int make_routes(struct gate *gate)
@@ -157,4 +158,18 @@ bool gate_find_caller(const struct gate *gate, const struct conf_limit *limit, s
 		return false;
 	*number = (uint32_t)found;
 	return identity_hash_text(limit->key, text, &gate->seed, caller);
+}
+
+struct throttle_limit *gate_throttle_limits(const struct conf *conf, uint64_t guard_ns)
+{
+	struct throttle_limit *limits = calloc(conf->limit_count + 1, sizeof(*limits));
+
+	for (size_t i = 0; limits && i < conf->limit_count; i++) {
+		if (!conf_throttle_limit(&conf->limits[i], guard_ns, &limits[i])) {
+			free(limits);
+			errno = ENAMETOOLONG;
+			return NULL;
+		}
+	}
+	return limits;
 }

@@ -123,12 +123,6 @@ static const struct form forms[KEY_PART_KINDS] = {
 	[KEY_ROUTE] = {CLASS_ROUTE, route_value},
 };
 
-static struct slice part_value(
-	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
-{
-	return forms[part->kind].value(part, input, address);
-}
-
 /* Decodes %XX, and in queries '+', into `out` until it is full; `raw` moves past what was decoded.
  * A bad sequence stands for itself. */
 static size_t decode(const struct key_part *part, struct slice *raw, char *out, size_t capacity)
@@ -227,8 +221,9 @@ static struct slice value_at(struct values *values, const struct key_alternative
 	struct identity_input *input, size_t i)
 {
 	size_t place = i < PARTS_KEPT ? i : PARTS_KEPT - 1;
+	const struct key_part *part = &alternative->parts[i];
 
-	values->items[place] = part_value(&alternative->parts[i], input, values->addresses[place]);
+	values->items[place] = forms[part->kind].value(part, input, values->addresses[place]);
 	return values->items[place];
 }
 

@@ -32,12 +32,6 @@ static uint64_t hash_of_caller(uint64_t caller)
 	return caller >> 32 | caller << 32;
 }
 
-static bool is_entry(
-	const struct roster_entry *entry, uint64_t hash, struct slice key, uint64_t caller)
-{
-	return entry->hash == hash && entry->caller == caller && slice_equal(entry->key, key);
-}
-
 /* The entry, or the free place that it would have in `*at`. */
 static struct roster_entry *find_entry(const struct roster_table *table, uint64_t hash,
 	struct slice key, uint64_t caller, size_t *at)
@@ -48,7 +42,8 @@ static struct roster_entry *find_entry(const struct roster_table *table, uint64_
 		/* acquire: pairs with the release in add_entry, so the entry is seen whole */
 		struct roster_entry *entry =
 			atomic_load_explicit(&table->places[i], memory_order_acquire);
-		if (!entry || is_entry(entry, hash, key, caller)) {
+		if (!entry || (entry->hash == hash && entry->caller == caller &&
+				      slice_equal(entry->key, key))) {
 			*at = i;
 			return entry;
 		}

@@ -73,13 +73,6 @@ static inline void search_prefixes(
 		search_long_prefixes(search, node, index);
 }
 
-static void search_exact(struct search *search, const struct route_node *node, uint32_t index)
-{
-	if (node->exact_lengths >> (search->path.len & 63) & 1)
-		consider(search, route_table_find_place(
-					 search->table, index, CONF_PATH_EXACT, search->path));
-}
-
 static bool regex_fits(struct search *search, const struct conf_route *route)
 {
 	enum route_regex found = route_regex_find(search->scratch, route, search->path);
@@ -114,7 +107,9 @@ static bool search_node(struct search *search, uint32_t index)
 		search_prefixes(search, node, index);
 		return search->best;
 	}
-	search_exact(search, node, index);
+	if (node->exact_lengths >> (search->path.len & 63) & 1)
+		consider(search, route_table_find_place(
+					 search->table, index, CONF_PATH_EXACT, search->path));
 	search_prefixes(search, node, index);
 	search_regexes(search, node);
 	return search->best || search->undecided;

@@ -48,12 +48,6 @@ static enum mutex_result mutex_lock(struct broker *broker, const char *name, uin
 	}
 }
 
-/* Gives it back. Where that fails the end of the connection does it. */
-static void mutex_unlock(struct broker *broker, const char *name)
-{
-	broker->calls->remove(broker, name);
-}
-
 /* ---- commands -------------------------------------------------------------------------------- */
 
 /* Between two looks at the holders of removed slots. */
@@ -106,7 +100,8 @@ static enum administer_result with_mutex(const struct administrator *admin, admi
 		result = work(admin, count, report);
 	else
 		result = fail(admin, found, report);
-	mutex_unlock(broker, admin->slots.name);
+	/* Where that fails the end of the connection gives it back. */
+	broker->calls->remove(broker, admin->slots.name);
 	return result;
 }
 

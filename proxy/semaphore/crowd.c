@@ -23,30 +23,20 @@ static void name_wait(const struct holder *holder, char queue[SLOTS_QUEUE_BYTES]
 	snprintf(queue, SLOTS_QUEUE_BYTES, "%.64s/wait", holder->slots.name);
 }
 
-static void begin_names(const struct holder *holder, struct crowd_names *names)
-{
-	name_wait(holder, names->text[0]);
-	names->queues[0] = names->text[0];
-	names->count = 1;
-}
-
-/* Its number is its place in the batch. */
-static void add_member(const struct holder *holder, struct crowd_names *names)
-{
-	name_member(holder, (uint32_t)names->count, names->text[names->count]);
-	names->queues[names->count] = names->text[names->count];
-	names->count++;
-}
-
 static enum broker_result look(
 	struct crowd *crowd, struct holder *holder, bool counts, bool present[BROKER_BATCH_MOST])
 {
 	struct broker *broker = holder->slots.broker;
 	struct crowd_names names;
 
-	begin_names(holder, &names);
-	while (counts && names.count <= crowd->last + GAP)
-		add_member(holder, &names);
+	names.count = 1;
+	name_wait(holder, names.text[0]);
+	names.queues[0] = names.text[0];
+	/* A member's number is its place in the batch. */
+	for (; counts && names.count <= crowd->last + GAP; names.count++) {
+		name_member(holder, (uint32_t)names.count, names.text[names.count]);
+		names.queues[names.count] = names.text[names.count];
+	}
 	holder->messages += names.count;
 	enum broker_result result =
 		broker->calls->probe(broker, names.queues, names.count, present);

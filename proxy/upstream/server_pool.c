@@ -214,7 +214,7 @@ static bool has_room(const struct server_state *server, const struct worker *wor
 	return false;
 }
 
-/* seq_cst: see pool_note_place. */
+/* seq_cst: see server_done. */
 static bool has_place(const struct server *server)
 {
 	uint32_t bound = server->conf->max_in_flight;
@@ -300,13 +300,6 @@ void pool_pass_on(struct upstream_state *upstream)
 	pthread_mutex_unlock(&upstream->connections_lock);
 	if (waiter)
 		wake(waiter);
-}
-
-/* A waiter counts itself, then looks for a place; a thread that gives one back does so, then looks
- * at the count (seq_cst both): one sees the other. */
-void pool_note_place(const struct server_state *server)
-{
-	pool_pass_on(server->upstream);
 }
 
 void pool_leave(struct pool_line *line)

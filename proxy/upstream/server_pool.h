@@ -106,12 +106,8 @@ struct pool_line {
 /* Do others wait for a connection to a server of the upstream? */
 bool pool_has_waiters(const struct upstream_state *upstream);
 
-/* A place at the server was given back, after which the first in line that could use it is woken.
- * Any thread. */
-void pool_note_place(const struct server_state *server);
-
-/* One that was woken has done with it: it took another connection than the one that became free,
- * or none. The first in line that could have one is woken. */
+/* Wakes the first in line that can use what is free: a place at a server was given back, or one
+ * that was woken took another connection than the one that became free, or none. Any thread. */
 void pool_pass_on(struct upstream_state *upstream);
 
 enum pool_wait {

@@ -479,10 +479,11 @@ struct server *upstream_pick(struct upstream *upstream, unsigned worker, uint64_
 
 void server_done(struct server *server)
 {
-	/* seq_cst: see pool_note_place */
+	/* A waiter counts itself, then looks for a place; a thread that gives one back does so,
+	 * then looks at the count (seq_cst both): one sees the other. */
 	atomic_fetch_sub(&server->state->in_flight, 1);
 	capacity_used(server->state);
-	pool_note_place(server->state);
+	pool_pass_on(server->state->upstream);
 }
 
 void server_succeeded(struct server *server)
