@@ -215,10 +215,16 @@ void socket_server_closes(struct websocket *socket, struct slice payload)
 
 void socket_discard_client(struct websocket *socket)
 {
+	struct socket_closing *closing = &socket->closing;
 	bool may_linger = socket->client.listener->conf->max_lingering > 0;
 
-	socket->closing.discards = may_linger;
-	socket->closing.client.done = !may_linger;
+	closing->discards = may_linger;
+	closing->client.done = !may_linger;
+	if (closing->server.told || closing->server.due)
+		return;
+	/* A server that has closed first gets its answer from here, as its client sends none. */
+	closing->server_code = CLOSE_GOING_AWAY;
+	closing->server.due = true;
 }
 
 void socket_end_output(struct websocket *socket)
@@ -327,7 +333,8 @@ void socket_close_late(struct websocket *socket)
 {
 	struct socket_closing *closing = &socket->closing;
 
-	if (closing->discards && closing->server.done && socket->passage->down.is_over) {
+	if (closing->discards && !closing->client.done && closing->server.done &&
+		socket->passage->down.is_over) {
 		closing->client.done = socket->again = true;
 		return;
 	}

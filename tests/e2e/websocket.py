@@ -3,6 +3,7 @@ import os
 import time
 
 from lib import websocket as ws
+from lib.admin import with_admin
 from lib.process import until
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
@@ -96,6 +97,22 @@ def server_closes(t):
     socket.send("go")
     equal(socket.closed_with(), (4002, "enough"))
     equal(log.wait_for(2)[-1], ("close", 4002, "enough"))
+
+
+@test("the server closes, and its client answers with what breaks the rules: the server gets 1001, and the socket ends")
+def broken_answer(t):
+    log = ws.Log()
+    origin = t.origin(server(lambda socket, message: socket.send_close(4002, "enough"), log=log))
+    sluice, admin = with_admin(t, to(origin, route=MESSAGES))
+    for count, data in enumerate((ws.frame(3, b"x", mask=b"abcd"), ws.frame(ws.PONG, b"x", mask=b"abcd") * 400), 1):
+        socket = open_socket(t, sluice)
+        socket.send("go")
+        equal(socket.read().closes_with, (4002, "enough"))
+        socket.stream.try_send(data)
+        equal(log.wait_for(2 * count)[-1][:2], ("close", 1001))
+        socket.stream.read_to_any_end()
+        socket.stream.close()
+        until(lambda: admin.json("/api/v1/sockets")[1]["sockets"] == [], "the socket's end")
 
 
 @test("the server is gone without a close frame: the client gets 1011")
