@@ -43,6 +43,7 @@ EVENT_ROOMS = ['loop', 'net']
 EVENT_UNITS = {
     'cli/lock_command': "the descriptor of the command's keeper",
     'admin/handle_events': 'a timer', 'admin/socket_calls': 'a timer',
+    'daemon/certificate_watch': 'inotify and a timer',
     'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
     'daemon/manager': 'a timer', 'daemon/queue_deadline': 'a timer', 'daemon/relay': 'a timer', 'daemon/reload': 'a timer',
     'fleet/redis_events': "hiredis's sockets",

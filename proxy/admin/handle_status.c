@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "admin/certificate_facts.h"
 #include "admin/handlers.h"
 #include "admin/json_text.h"
 #include "admin/request.h"
@@ -32,13 +33,14 @@ void admin_get_status(struct admin_request *request)
 
 	clock_format_iso(&cache, clock_wall_ns() - up_ns, started);
 	admin_respond_json(request, 200,
-		json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:o, s:b}", "version",
+		json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:o, s:b, s:o}", "version",
 			PACKAGE_VERSION, "configuration", admin_json_text(conf->path), "pid",
 			(json_int_t)getpid(), "started", started, "uptime_ms",
 			(json_int_t)(up_ns / CLOCK_NS_PER_MS), "workers",
 			(json_int_t)relay->node.worker_count, "client_connections",
 			(json_int_t)atomic_load(&relay->node.clients), "queue",
-			admin_json_queue(relay->node.queue), "draining", relay->node.stopping));
+			admin_json_queue(relay->node.queue), "draining", relay->node.stopping,
+			"certificates", certificate_facts_json(relay->site)));
 }
 
 static void respond_text(struct admin_request *request, unsigned status, const char *text)
@@ -568,6 +570,7 @@ void admin_get_metrics(struct admin_request *request)
 	put_sockets(&page, &relay->node);
 	put_channels(&page, relay->node.publishing);
 	put_process(&page, relay);
+	certificate_facts_put(page.out, page.format, relay->site);
 	exposition_end(page.out, page.format);
 	fclose(page.out);
 	request->status = 200;

@@ -101,7 +101,15 @@ struct command {
 
 static void print_status(const json_t *answer)
 {
+	static const struct table_column columns[] = {{"LISTENER", "listener", TABLE_TEXT},
+		{"CERTIFICATE", "certificate", TABLE_TEXT}, {"NAME", "name", TABLE_TEXT},
+		{"EXPIRES", "expires", TABLE_TEXT}, {"DAYS", "days", TABLE_NUMBER},
+		{"PROBLEM", "problem", TABLE_TEXT}};
+	const json_t *certificates = json_object_get(answer, "certificates");
+
 	table_print_members(stdout, answer);
+	if (json_array_size(certificates) > 0)
+		table_print(stdout, certificates, columns, COUNT(columns));
 }
 
 static int run_status(struct call *call)

@@ -39,9 +39,10 @@ struct conf_listener {
 	struct conf_fields hsts;         /* Strict-Transport-Security; none: off */
 	struct conf_fields all_set;      /* these and those, made of them */
 	struct conf_text_list response_remove;
-	bool health;            /* /healthz and /readyz are answered, off */
-	bool passes_lookalikes; /* lookalike_fields = pass; else dropped */
-	uint16_t redirect_port; /* redirect = https or https:PORT, 443; 0: off */
+	bool health;                /* /healthz and /readyz are answered, off */
+	bool passes_lookalikes;     /* lookalike_fields = pass; else dropped */
+	const char *acme_challenge; /* a folder; NULL: off */
+	uint16_t redirect_port;     /* redirect = https or https:PORT, 443; 0: off */
 	enum conf_ratelimit_headers ratelimit_headers;
 	bool is_internal;                       /* [fleet] bind: for other nodes */
 	struct conf_text_list certificates;     /* PEM files; none: no TLS */

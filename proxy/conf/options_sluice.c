@@ -167,20 +167,20 @@ OPTIONS_FIT(options_admin);
 const struct option options_listener[] = {
 	{"bind", &type_binds, LIVE, AT(binds), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
 		.help = "Addresses to listen on; systemd:NAME is a socket passed by systemd."},
-	{"certificate", &type_paths, LIVE, AT(certificates), .flags = OPTION_REPEATABLE,
+	{"certificate", &type_paths, LIVE, AT(certificates), .flags = OPTION_REPEATABLE | OPTION_TLS,
 		.help = "PEM file of a certificate with its chain behind it, for TLS. With several, "
 			"the name that a client asks for (SNI) selects one, exact names before "
-			"wildcards; the first is for all other clients. A reload reads the files "
-			"again."},
-	{"certificate_key", &type_paths, LIVE, AT(certificate_keys), .flags = OPTION_REPEATABLE,
+			"wildcards; the first is for all other clients. The files are read again "
+			"when they change, and by a reload."},
+	{"certificate_key", &type_paths, LIVE, AT(certificate_keys), .flags = OPTION_REPEATABLE | OPTION_TLS,
 		NEEDS("certificate", "FILE"),
 		.help = "PEM file of a certificate's private key, one for each certificate and in "
 			"their order; without any, the keys are in the certificates' files."},
 	{"tls_versions", &type_words, LIVE, AT(tls_versions), .fallback = "1.2, 1.3",
-		.words = tls_versions, .flags = OPTION_REPEATABLE,
+		.words = tls_versions, .flags = OPTION_REPEATABLE | OPTION_TLS,
 		NEEDS("certificate", "FILE"),
 		.help = "Versions of TLS that clients may use."},
-	{"tls_ciphers", &type_text, LIVE, AT(tls_ciphers),
+	{"tls_ciphers", &type_text, LIVE, AT(tls_ciphers), .flags = OPTION_TLS,
 		NEEDS("certificate", "FILE"),
 		.help = "Ciphers for clients, by OpenSSL's names and separated by colons; names "
 			"that begin with TLS_ are those of TLS 1.3. Without it, those of Mozilla's "
@@ -195,6 +195,10 @@ const struct option options_listener[] = {
 		NEEDS("certificate", "FILE"),
 		.help = "Maximum number of connections of each address that are in their TLS "
 			"handshake, over all workers; the oldest is closed for a newer one."},
+	{"acme_challenge", &type_path, LIVE, AT(acme_challenge),
+		.help = "Folder in which an ACME client (certbot, uacme) puts its answers: a GET of "
+			"/.well-known/acme-challenge/NAME gets the file NAME in it, before routes and "
+			"limits."},
 	{"redirect", &type_redirect, LIVE, AT(redirect_port), .fallback = "off",
 		.help = "With https or https:PORT, each request that came without TLS is answered "
 			"308 with the same URL under https. Probes of health are still answered, "

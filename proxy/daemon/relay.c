@@ -126,8 +126,9 @@ static bool make_loop(struct relay *relay)
 	relay->reload_timer = evtimer_new(base, on_reload_timer, relay);
 	relay->resolver = resolver_new(base, &resolver_calls, relay);
 	relay->checks = checks_new(&relay->node.loop);
-	return growth_begin(relay) && failure_lines_begin(relay) && queue_deadline_begin(relay) &&
-	       stop_prepare(relay) && relay->reload_timer && relay->resolver && relay->checks &&
+	return growth_begin(relay) && certificate_watch_begin(relay) &&
+	       failure_lines_begin(relay) && queue_deadline_begin(relay) && stop_prepare(relay) &&
+	       relay->reload_timer && relay->resolver && relay->checks &&
 	       signals_hold(&relay->signals, base, on_signal, relay);
 }
 
@@ -258,6 +259,7 @@ static void serve(struct relay *relay, const struct conf *conf)
 {
 	semaphores_commit(relay);
 	health_share_commit(relay);
+	certificate_watch_look(relay);
 	node_command_workers(&relay->node, WORKER_LISTEN);
 	log_ready(relay, conf);
 	upgrade_report(relay);
@@ -311,7 +313,7 @@ static bool start(struct relay *relay, struct conf *conf)
 		conf_release(conf);
 		return false;
 	}
-	if (!certificates_prepare(relay->site, NULL, worker_protocol_names))
+	if (!certificates_prepare(relay->site, NULL, worker_protocol_names, CERTIFICATES_READ_ALL))
 		return false;
 	upgrade_take_servers(relay);
 	bindings_commit(relay, conf);
@@ -382,6 +384,7 @@ static void finish(struct relay *relay)
 	if (relay->reload_timer)
 		event_free(relay->reload_timer);
 	growth_end(relay);
+	certificate_watch_end(relay);
 	failure_lines_end(relay);
 	manager_close(relay);
 	loop_finish_callbacks(&relay->node.loop);

@@ -14,6 +14,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "conf/conf.h"
+#include "daemon/certificate_watch.h"
 #include "daemon/failure_lines.h"
 #include "daemon/growth.h"
 #include "daemon/manager.h"
@@ -84,6 +85,7 @@ struct relay {
 	struct usage *usage;  /* NULL: it is not kept */
 	struct growth growth; /* of the throttles' table */
 	struct failure_lines failure_lines;
+	struct certificate_watch watch;
 	_Atomic uint64_t reloads; /* how often limits were changed, or their table grew */
 	uint64_t reloads_collected;
 	bool draining;      /* the drain */

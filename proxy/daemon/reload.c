@@ -261,7 +261,8 @@ static bool prepare_all(struct relay *relay, struct reload *reload, const struct
 	if (!reload->site)
 		return false;
 	reload->conf = NULL;
-	if (!certificates_prepare(reload->site, relay->site, worker_protocol_names))
+	if (!certificates_prepare(reload->site, relay->site, worker_protocol_names,
+		    reload->is_revision ? CERTIFICATES_READ_CHANGED : CERTIFICATES_READ_ALL))
 		return false;
 	if (prepare_uses(relay, reload) && resolver_prepare(relay->resolver, reload->site) &&
 		checks_prepare(relay->checks, reload->site))
@@ -270,7 +271,7 @@ static bool prepare_all(struct relay *relay, struct reload *reload, const struct
 	return false;
 }
 
-struct reload *reload_prepare(struct relay *relay, const struct conf *conf)
+struct reload *reload_prepare(struct relay *relay, const struct conf *conf, bool is_revision)
 {
 	struct reload *reload = calloc(1, sizeof(*reload));
 
@@ -280,6 +281,7 @@ struct reload *reload_prepare(struct relay *relay, const struct conf *conf)
 		return NULL;
 	}
 	reload->conf = conf;
+	reload->is_revision = is_revision;
 	if (prepare_all(relay, reload, conf))
 		return reload;
 	reload_discard(relay, reload);
@@ -313,6 +315,7 @@ void reload_commit(struct relay *relay, struct reload *reload)
 	checks_commit(relay->checks, site);
 	semaphores_commit(relay);
 	health_share_commit(relay);
+	certificate_watch_look(relay);
 	site_release(old);
 	free(reload->uses);
 	free(reload);
@@ -367,10 +370,9 @@ static enum reload_outcome begin(struct relay *relay, const struct conf *conf,
 	if (errors->incomplete)
 		log_error("%s: %s", relay->site->conf->path, strerror(ENOMEM));
 	if (conf)
-		reload = reload_prepare(relay, conf);
+		reload = reload_prepare(relay, conf, is_revision);
 	if (!reload)
 		return RELOAD_FAILED;
-	reload->is_revision = is_revision;
 	/* A revision has no name that is new. */
 	if (!is_revision && resolver_is_waiting(relay->resolver) &&
 		event_add(relay->reload_timer, &timeout) == 0) {

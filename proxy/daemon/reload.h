@@ -48,7 +48,7 @@ void reload_cancel(struct relay *relay);
 
 /* The two steps. reload_prepare takes over the hold on `conf`; it returns NULL, with lines in the
  * error log, when something failed. Main thread. */
-struct reload *reload_prepare(struct relay *relay, const struct conf *conf);
+struct reload *reload_prepare(struct relay *relay, const struct conf *conf, bool is_revision);
 void reload_commit(struct relay *relay, struct reload *reload);
 void reload_discard(struct relay *relay, struct reload *reload);
 

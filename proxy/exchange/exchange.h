@@ -140,6 +140,7 @@ struct exchange_answer {
 	uint64_t cost;
 	uint64_t retry_after_ms; /* of an answer of our own */
 	uint64_t reply_bytes;    /* its body's */
+	uint32_t content_bytes;  /* of memory.body, its body where it is no problem */
 };
 
 /* Monotonic; 0: did not happen. */
@@ -235,7 +236,7 @@ struct exchange_text {
 
 /* Memory of its own. */
 struct exchange_memory {
-	char *body;     /* a short body, kept so that it can be sent again */
+	char *body;     /* a short body, kept so that it can be sent again; or of an answer */
 	char *trailers; /* of a body that was gathered */
 	char *head;     /* inline_head or its own memory */
 	char *path;     /* what of path and key_path is not in the head */

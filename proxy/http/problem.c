@@ -189,7 +189,10 @@ static void put_head(struct http_out *out, const struct http_problem *problem, s
 	put_field(out, SLICE("Date"), problem->date);
 	if (problem->changes)
 		http_changes_filter(out, own, problem->changes);
-	if (body_bytes > 0)
+	if (problem->content.at)
+		http_out_slice(
+			out, SLICE("Content-Type: application/octet-stream\r\nContent-Length: "));
+	else if (body_bytes > 0)
 		http_out_slice(
 			out, SLICE("Content-Type: application/problem+json\r\nContent-Length: "));
 	else
@@ -223,7 +226,9 @@ size_t http_problem_write(
 	struct http_out body_out = http_out_over(body, sizeof(body));
 	struct http_out reply = http_out_over(out, capacity);
 
-	if (problem->status != 200)
+	if (problem->content.at)
+		http_out_slice(&body_out, problem->content);
+	else if (problem->status != 200)
 		put_body(&body_out, problem);
 	if (body_out.overflow)
 		return 0;

@@ -45,6 +45,7 @@ struct http_problem {
 	uint64_t retry_after_ms;      /* HTTP_PROBLEM_NO_RETRY: not known */
 	const struct slice *policies; /* 429: names of the violated limits */
 	size_t policy_count;
+	struct slice content;                 /* 200: bytes as they are; none: no body */
 	const struct http_location *location; /* 308; else NULL */
 	struct slice allow;                   /* 405 and 200: `GET, POST` */
 	struct slice challenge; /* 401: the value of WWW-Authenticate (RFC 9110 section 11.6.1) */

@@ -165,7 +165,9 @@ static bool write_reply(struct exchange *x, const struct http_changes *changes,
 		problem.policies = violated;
 		problem.policy_count = ratelimit_violated(&x->gate.verdict, violated);
 	}
-	if (x->answer.status == 405 || x->answer.status == 200) {
+	if (x->answer.content_bytes > 0)
+		problem.content = (struct slice){x->memory.body, x->answer.content_bytes};
+	else if (x->answer.status == 405 || x->answer.status == 200) {
 		uint64_t methods = x->facts.allow;
 		if (methods == 0) /* CONNECT and TRACE: whatever else */
 			methods = HTTP_METHODS_USUAL;

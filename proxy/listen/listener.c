@@ -9,6 +9,7 @@
 #include "listen/give_way.h"
 #include "listen/listener_places.h"
 #include "net/tls_stream.h"
+#include "site/certificates.h"
 #include "site/site_use.h"
 #include "site/spare.h"
 #include "worker/worker.h"
@@ -112,10 +113,19 @@ static void make_room(struct listener *listener, struct connection_bound *full)
 		deadline_set(&listener->again, now_ms + GIVE_WAY_IDLE_MS, now_ms);
 }
 
+static bool begin_tls(struct listener *listener, struct stream_export *client)
+{
+	struct tls_server *server = certificates_take(listener->certificates);
+	bool good = tls_accept(server, client);
+
+	tls_server_release(server);
+	return good;
+}
+
 static void take_connection(struct listener *listener, struct stream_export *client,
 	const struct sockaddr *peer, socklen_t len)
 {
-	if (listener->tls && !tls_accept(listener->tls, client)) {
+	if (listener->certificates && !begin_tls(listener, client)) {
 		log_error("listener %s: no memory for a connection", listener->conf->name);
 		listener_connection_closed(listener);
 		return;
@@ -274,7 +284,7 @@ static void set_conf(struct listener *listener, const struct conf_listener *conf
 	listener->conf = conf;
 	listener->use = site_use_hold(listener->worker->use);
 	const struct site *site = listener->use->site;
-	listener->tls = site->tls[conf - site->conf->listeners];
+	listener->certificates = site->certificates[conf - site->conf->listeners];
 	if (old)
 		site_use_release(old);
 }

@@ -104,8 +104,8 @@ struct listener {
 	/* The first is that of connections whose handshake chooses none; ended by NULL. */
 	const struct protocol *const *protocols;
 	const struct conf_listener *conf;
-	struct site_use *use;   /* holds conf, and: */
-	struct tls_server *tls; /* of new connections; NULL: they are plain */
+	struct site_use *use;              /* holds conf, and: */
+	struct certificates *certificates; /* of new connections; NULL: they are plain */
 	bool retiring, closed;
 	bool is_deaf;        /* the system does not let it accept clients; `retry` is set */
 	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */

@@ -15,8 +15,7 @@ struct tls_pair {
 };
 
 /* The context presents it. False: `why` says why, and names the file. */
-bool tls_pair_use(
-	struct ssl_ctx_st *context, const struct tls_pair *pair, char *why, size_t size);
+bool tls_pair_use(struct ssl_ctx_st *context, const struct tls_pair *pair, char *why, size_t size);
 
 /* The reason of what OpenSSL has just refused. */
 const char *tls_reason(void);

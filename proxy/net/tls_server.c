@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "net/tls_pair.h"
 #include "net/tls_wire.h"
@@ -42,6 +43,8 @@ struct tls_server {
 	size_t count;
 	struct name_entry *names;
 	size_t name_count;
+	struct tls_pair_facts *pairs;
+	size_t pair_count;
 	unsigned char protocols[PROTOCOLS_BYTES]; /* each with its length before it */
 	unsigned protocols_len;
 };
@@ -329,6 +332,25 @@ static bool join_others(
 	return true;
 }
 
+static bool note_pair(struct tls_server *server, const struct tls_pair *pair,
+	const struct certificate *certificate)
+{
+	struct tls_pair_facts *facts = &server->pairs[server->pair_count++];
+	struct tm end = {0};
+
+	ASN1_TIME_to_tm(X509_get0_notAfter(SSL_CTX_get0_certificate(certificate->context)), &end);
+	facts->expires_s = timegm(&end);
+	facts->path = strdup(pair->certificate);
+	facts->name = strdup(certificate->name_count > 0 ? certificate->names[0] : "");
+	return facts->path && facts->name;
+}
+
+size_t tls_server_pairs(const struct tls_server *server, const struct tls_pair_facts **pairs)
+{
+	*pairs = server->pairs;
+	return server->pair_count;
+}
+
 static bool add_pair(struct tls_server *server, const struct tls_settings *settings,
 	const struct tls_pair *pair, char *why, size_t size)
 {
@@ -343,7 +365,8 @@ static bool add_pair(struct tls_server *server, const struct tls_settings *setti
 	server->count++;
 	if (!tls_pair_use(certificate->context, pair, why, size))
 		return false;
-	if (!read_names(certificate, SSL_CTX_get0_certificate(certificate->context))) {
+	if (!read_names(certificate, SSL_CTX_get0_certificate(certificate->context)) ||
+		!note_pair(server, pair, certificate)) {
 		snprintf(why, size, "no memory");
 		return false;
 	}
@@ -360,8 +383,9 @@ struct tls_server *tls_server_new(const struct tls_settings *settings,
 	if (good) {
 		atomic_init(&server->holders, 1);
 		server->certificates = calloc(settings->pair_count, sizeof(*server->certificates));
+		server->pairs = calloc(settings->pair_count, sizeof(*server->pairs));
 		server->method = tls_wire_method_new();
-		good = server->certificates && server->method &&
+		good = server->certificates && server->pairs && server->method &&
 		       set_protocols(server, settings->protocols);
 	}
 	for (size_t i = 0; good && i < settings->pair_count; i++)
@@ -392,7 +416,12 @@ void tls_server_release(struct tls_server *server)
 		clear_names(&server->certificates[i]);
 		SSL_CTX_free(server->certificates[i].context);
 	}
+	for (size_t i = 0; i < server->pair_count; i++) {
+		free(server->pairs[i].path);
+		free(server->pairs[i].name);
+	}
 	BIO_meth_free(server->method);
+	free(server->pairs);
 	free(server->certificates);
 	free(server->names);
 	free(server);

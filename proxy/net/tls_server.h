@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "net/tls_pair.h"
 
@@ -39,6 +40,16 @@ struct tls_server *tls_server_new(const struct tls_settings *settings,
 struct tls_server *tls_server_hold(struct tls_server *server);
 /* NULL is ignored. */
 void tls_server_release(struct tls_server *server);
+
+/* A pair in use. */
+struct tls_pair_facts {
+	char *path;        /* of the certificate */
+	char *name;        /* its first, or "" */
+	int64_t expires_s; /* unix time */
+};
+
+/* Those of the settings, in their order; returns their number. */
+size_t tls_server_pairs(const struct tls_server *server, const struct tls_pair_facts **pairs);
 
 /* Has one of its certificates this name, or a wildcard for it? */
 bool tls_server_has_name(const struct tls_server *server, const char *name);

@@ -1,16 +1,122 @@
 #include "site/certificates.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "base/log.h"
-#include "net/tls_server.h"
+#include "conf/options.h"
+#include "conf/same.h"
 #include "site/site.h"
 
-#define WHY_BYTES 512
+#define WHY_BYTES     512
+#define SECONDS_A_DAY 86400
 
-static struct tls_server *read_listener(const struct conf_listener *listener,
+struct certificates {
+	atomic_uint holders; /* sites */
+	pthread_mutex_t lock;
+	struct tls_server *server; /* of new connections; with the lock */
+	/* The main thread's: */
+	uint64_t mark;       /* of the files, as they were read last */
+	int64_t warned_day;  /* since 1970: when the log was last told of those that end soon */
+	char why[WHY_BYTES]; /* "": all could be used */
+};
+
+/* ---- one listener's -------------------------------------------------------------------------- */
+
+static struct certificates *certificates_new(void)
+{
+	struct certificates *certificates = calloc(1, sizeof(*certificates));
+
+	if (!certificates)
+		return NULL;
+	atomic_init(&certificates->holders, 1);
+	pthread_mutex_init(&certificates->lock, NULL);
+	return certificates;
+}
+
+static void let_go(struct certificates *certificates)
+{
+	/* acq_rel: pairs with itself, so the last holder sees all that the others did */
+	if (!certificates ||
+		atomic_fetch_sub_explicit(&certificates->holders, 1, memory_order_acq_rel) != 1)
+		return;
+	tls_server_release(certificates->server);
+	pthread_mutex_destroy(&certificates->lock);
+	free(certificates);
+}
+
+struct tls_server *certificates_take(struct certificates *certificates)
+{
+	pthread_mutex_lock(&certificates->lock);
+	struct tls_server *server = tls_server_hold(certificates->server);
+	pthread_mutex_unlock(&certificates->lock);
+	return server;
+}
+
+/* The server's hold passes over. */
+static void put(struct certificates *certificates, struct tls_server *server)
+{
+	pthread_mutex_lock(&certificates->lock);
+	struct tls_server *old = certificates->server;
+	certificates->server = server;
+	pthread_mutex_unlock(&certificates->lock);
+	tls_server_release(old);
+	certificates->warned_day = 0;
+}
+
+void certificates_each(const struct site *site, certificates_take_pair *take, void *user)
+{
+	for (size_t i = 0; i < site->conf->listener_count; i++) {
+		const struct certificates *certificates = site->certificates[i];
+		const struct tls_pair_facts *pairs;
+		size_t count = certificates ? tls_server_pairs(certificates->server, &pairs) : 0;
+		for (size_t j = 0; j < count; j++)
+			take(user, site->conf->listeners[i].name, &pairs[j],
+				certificates->why[0] ? certificates->why : NULL);
+	}
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+void certificates_each_file(const struct conf_listener *listener,
+	void (*take)(void *user, const char *path), void *user)
+{
+	for (size_t i = 0; i < listener->certificates.count; i++)
+		take(user, listener->certificates.items[i]);
+	for (size_t i = 0; i < listener->certificate_keys.count; i++)
+		take(user, listener->certificate_keys.items[i]);
+}
+
+static void add_mark(void *user, const char *path)
+{
+	uint64_t *mark = user;
+	struct stat about = {0};
+
+	if (stat(path, &about) != 0)
+		about = (struct stat){.st_size = -errno};
+	const uint64_t parts[] = {about.st_dev, about.st_ino, (uint64_t)about.st_size,
+		about.st_mode, (uint64_t)about.st_mtim.tv_sec, (uint64_t)about.st_mtim.tv_nsec,
+		(uint64_t)about.st_ctim.tv_sec, (uint64_t)about.st_ctim.tv_nsec};
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		*mark = (*mark ^ parts[i]) * UINT64_C(0x100000001b3);
+}
+
+/* Other files, or other contents, have another one. */
+static uint64_t mark_of(const struct conf_listener *listener)
+{
+	uint64_t mark = UINT64_C(0xcbf29ce484222325);
+
+	certificates_each_file(listener, add_mark, &mark);
+	return mark;
+}
+
+static struct tls_server *read_files(const struct conf_listener *listener,
 	const char *const *protocols, const struct tls_server *before, char why[static WHY_BYTES])
 {
 	const struct conf_text_list *keys = &listener->certificate_keys;
@@ -34,72 +140,171 @@ static struct tls_server *read_listener(const struct conf_listener *listener,
 	return server;
 }
 
-static struct tls_server *of_name(const struct site *site, const char *name)
+/* Those of a listener that has some; NULL if the files can't be used, with a line in the log. */
+static struct tls_server *read_again(struct certificates *certificates, const struct conf *conf,
+	const struct conf_listener *listener, const char *const *protocols)
 {
-	for (size_t i = 0; site && i < site->conf->listener_count; i++) {
-		if (strcmp(site->conf->listeners[i].name, name) == 0)
-			return site->tls[i];
-	}
-	return NULL;
+	char why[WHY_BYTES];
+
+	certificates->mark = mark_of(listener); /* before: what changes meanwhile is seen later */
+	struct tls_server *server = read_files(listener, protocols, certificates->server, why);
+	if (!server)
+		log_error("%s:%u: listener %s: %s%s", CONF_PLACE_ARGS(conf, listener->line),
+			listener->name, why,
+			certificates->server ? "; it keeps the certificates that it had before"
+					     : "");
+	snprintf(certificates->why, WHY_BYTES, "%s", server ? "" : why);
+	return server;
 }
 
-/* Fills servers[i] for each listener. `report` gets a line for each that can't be read. */
-static bool read_all(const struct conf *conf, const struct site *before,
-	const char *const *protocols, struct tls_server **servers, void (*report)(const char *line))
+/* ---- sites ----------------------------------------------------------------------------------- */
+
+static bool has_same_options(const struct conf_listener *a, const struct conf_listener *b)
 {
-	char why[WHY_BYTES], line[2 * WHY_BYTES];
+	const struct option_section *section = &option_sections[SECTION_LISTENER];
+
+	for (size_t i = 0; i < *section->option_count; i++) {
+		const struct option *option = &section->options[i];
+		if ((option->flags & OPTION_TLS) && !option_same(option, a, b))
+			return false;
+	}
+	return true;
+}
+
+/* The index of the listener of that name with TLS, or the number of listeners. */
+static size_t find(const struct site *site, const char *name)
+{
+	size_t i = 0;
+
+	while (i < site->conf->listener_count &&
+		(!site->certificates[i] || strcmp(site->conf->listeners[i].name, name) != 0))
+		i++;
+	return i;
+}
+
+static bool prepare_one(struct site *site, size_t index, const struct site *before,
+	const char *const *protocols, enum certificates_read what)
+{
+	const struct conf_listener *listener = &site->conf->listeners[index];
+	size_t old = before ? find(before, listener->name) : 0;
+	bool is_new = !before || old == before->conf->listener_count;
+	struct certificates *certificates = is_new ? certificates_new() : before->certificates[old];
+
+	if (!certificates)
+		return false;
+	if (!is_new) /* relaxed: a holder passes it on */
+		atomic_fetch_add_explicit(&certificates->holders, 1, memory_order_relaxed);
+	site->certificates[index] = certificates;
+	if (!is_new && what == CERTIFICATES_READ_CHANGED &&
+		has_same_options(&before->conf->listeners[old], listener))
+		return true;
+	site->prepared[index] = read_again(certificates, site->conf, listener, protocols);
+	return site->prepared[index] || !is_new;
+}
+
+bool certificates_prepare(struct site *site, const struct site *before,
+	const char *const *protocols, enum certificates_read what)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < site->conf->listener_count; i++) {
+		if (site->conf->listeners[i].certificates.count > 0)
+			all &= prepare_one(site, i, before, protocols, what);
+	}
+	return all;
+}
+
+void certificates_commit(struct site *site)
+{
+	for (size_t i = 0; i < site->conf->listener_count; i++) {
+		if (site->prepared[i])
+			put(site->certificates[i], site->prepared[i]);
+		site->prepared[i] = NULL;
+	}
+}
+
+void certificates_release(struct site *site)
+{
+	for (size_t i = 0; site->certificates && site->prepared && i < site->conf->listener_count;
+		i++) {
+		if (site->prepared[i])
+			site->certificates[i]->mark = 0; /* not in use: to be read again */
+		tls_server_release(site->prepared[i]);
+		let_go(site->certificates[i]);
+	}
+	free(site->certificates);
+	free(site->prepared);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static void warn(const char *listener, const struct tls_pair_facts *pair, uint64_t now_s)
+{
+	int64_t left_s = pair->expires_s - (int64_t)now_s;
+	time_t end = (time_t)pair->expires_s;
+	struct tm utc;
+	char date[16];
+
+	strftime(date, sizeof(date), "%Y-%m-%d", gmtime_r(&end, &utc));
+	if (left_s <= 0)
+		log_error("listener %s: the certificate %s has expired, on %s", listener,
+			pair->path, date);
+	else if (left_s < CERTIFICATE_WARN_DAYS * SECONDS_A_DAY)
+		log_warn("listener %s: the certificate %s expires in %lld days, on %s", listener,
+			pair->path, (long long)(left_s / SECONDS_A_DAY), date);
+}
+
+static void warn_daily(
+	struct certificates *certificates, const struct conf_listener *listener, uint64_t now_s)
+{
+	const struct tls_pair_facts *pairs;
+	size_t count = tls_server_pairs(certificates->server, &pairs);
+	int64_t day = (int64_t)(now_s / SECONDS_A_DAY);
+
+	if (certificates->warned_day == day)
+		return;
+	certificates->warned_day = day;
+	for (size_t i = 0; i < count; i++)
+		warn(listener->name, &pairs[i], now_s);
+}
+
+void certificates_look(const struct site *site, const char *const *protocols, uint64_t now_s)
+{
+	for (size_t i = 0; i < site->conf->listener_count; i++) {
+		const struct conf_listener *listener = &site->conf->listeners[i];
+		struct certificates *certificates = site->certificates[i];
+		if (!certificates)
+			continue;
+		if (certificates->mark != mark_of(listener)) {
+			struct tls_server *server =
+				read_again(certificates, site->conf, listener, protocols);
+			if (server)
+				log_info(
+					"listener %s: its certificates have changed and are in use",
+					listener->name);
+			if (server)
+				put(certificates, server);
+		}
+		warn_daily(certificates, listener, now_s);
+	}
+}
+
+bool certificates_check(const struct conf *conf)
+{
+	static const char *const none[] = {NULL};
+	char why[WHY_BYTES];
 	bool all = true;
 
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		const struct conf_listener *listener = &conf->listeners[i];
 		if (listener->certificates.count == 0)
 			continue;
-		struct tls_server *old = of_name(before, listener->name);
-		servers[i] = read_listener(listener, protocols, old, why);
-		if (servers[i])
-			continue;
-		snprintf(line, sizeof(line), "%s:%u: listener %s: %s%s",
-			CONF_PLACE_ARGS(conf, listener->line), listener->name, why,
-			old ? "; it keeps the certificates that it had before" : "");
-		report(line);
-		if (old)
-			servers[i] = tls_server_hold(old);
-		all &= old != NULL;
+		struct tls_server *server = read_files(listener, none, NULL, why);
+		if (!server)
+			fprintf(stderr, "%s:%u: listener %s: %s\n",
+				CONF_PLACE_ARGS(conf, listener->line), listener->name, why);
+		all &= server != NULL;
+		tls_server_release(server);
 	}
 	return all;
-}
-
-static void log_line_of(const char *line)
-{
-	log_error("%s", line);
-}
-
-bool certificates_prepare(
-	struct site *site, const struct site *before, const char *const *protocols)
-{
-	return read_all(site->conf, before, protocols, site->tls, log_line_of);
-}
-
-static void print_line(const char *line)
-{
-	fprintf(stderr, "%s\n", line);
-}
-
-bool certificates_check(const struct conf *conf)
-{
-	static const char *const none[] = {NULL};
-	struct site site = {
-		.conf = conf, .tls = calloc(conf->listener_count + 1, sizeof(site.tls[0]))};
-	bool all = site.tls && read_all(conf, NULL, none, site.tls, print_line);
-
-	certificates_release(&site);
-	return all;
-}
-
-void certificates_release(struct site *site)
-{
-	for (size_t i = 0; site->tls && i < site->conf->listener_count; i++)
-		tls_server_release(site->tls[i]);
-	free(site->tls);
-	site->tls = NULL;
 }

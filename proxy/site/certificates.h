@@ -1,25 +1,62 @@
 /*
- * The TLS of a site's listeners: the certificates of its configuration, read.
+ * The TLS of listeners: their certificates, read, over all sites.
+ *
+ *   site 1 --.                       .--take--> a connection, which holds what it took
+ *   site 2 --+--> struct certificates
+ *                   `-- replaced when a reload is committed, or when files have changed
+ *
+ * All but certificates_take is the main thread's.
  */
 #ifndef SITE_CERTIFICATES_H
 #define SITE_CERTIFICATES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "net/tls_server.h"
+
+struct certificates;
 struct conf;
+struct conf_listener;
 struct site;
 
+/* From so many days before its end on, a certificate has a line in the log each day. */
+#define CERTIFICATE_WARN_DAYS 21
+
+enum certificates_read {
+	CERTIFICATES_READ_ALL,
+	CERTIFICATES_READ_CHANGED, /* those whose options are other ones than before */
+};
+
 /*
- * Reads the certificates of all listeners. `protocols` are the names in ALPN, ended by NULL. Where
- * a pair is broken, the listener keeps that of the site before, and the error log says so; where
- * it has none before, or `before` is NULL: false, with lines in the error log.
+ * Makes those of a site's listeners ready. `protocols` are the names in ALPN, ended by NULL. Where
+ * a pair is broken, the listener keeps what the site before has, and the error log says so; where
+ * it has nothing, or `before` is NULL: false, with lines in the error log.
  */
-bool certificates_prepare(
-	struct site *site, const struct site *before, const char *const *protocols);
+bool certificates_prepare(struct site *site, const struct site *before,
+	const char *const *protocols, enum certificates_read what);
+/* What was prepared is for new connections from now on. */
+void certificates_commit(struct site *site);
+void certificates_release(struct site *site);
+
+/* What new connections get, held once. Any thread. */
+struct tls_server *certificates_take(struct certificates *certificates);
+
+/* Reads those again whose files are not those that were read last, and logs which ones end soon,
+ * each once a day. */
+void certificates_look(const struct site *site, const char *const *protocols, uint64_t now_s);
+
+/* Calls `take` with the path of each file that they were read from. */
+void certificates_each_file(const struct conf_listener *listener,
+	void (*take)(void *user, const char *path), void *user);
+
+/* Calls `take` for each pair in use. `why`: the reason why the listener's files could not be used
+ * when they were read last, so that older ones are in use; NULL: they could. */
+typedef void certificates_take_pair(
+	void *user, const char *listener, const struct tls_pair_facts *pair, const char *why);
+void certificates_each(const struct site *site, certificates_take_pair *take, void *user);
 
 /* Can all certificates be used? With a line on standard error for each that can't. */
 bool certificates_check(const struct conf *conf);
-
-void certificates_release(struct site *site);
 
 #endif

@@ -100,13 +100,14 @@ static bool fill(struct site *site, struct upstream_states *states,
 		return false;
 	site->upstreams = calloc(conf->upstream_count, sizeof(*site->upstreams));
 	site->policies = calloc(conf->route_count, sizeof(*site->policies));
-	site->tls = calloc(conf->listener_count, sizeof(*site->tls));
+	site->certificates = calloc(conf->listener_count, sizeof(*site->certificates));
+	site->prepared = calloc(conf->listener_count, sizeof(*site->prepared));
 	site->routes = route_table_new(conf);
 	site->lookalikes = lookalikes_new(conf);
 	site->texts = ratelimit_texts_new(conf);
 	site->gate = gate_new(conf, throttles);
-	if (!site->upstreams || !site->policies || !site->tls || !site->routes ||
-		!site->lookalikes || !site->texts || !site->gate ||
+	if (!site->upstreams || !site->policies || !site->certificates || !site->prepared ||
+		!site->routes || !site->lookalikes || !site->texts || !site->gate ||
 		!gate_use_roster(site->gate, roster) ||
 		!account_rows_fill(&site->rows, conf, stats))
 		return false;
@@ -162,6 +163,7 @@ void site_commit(struct site *site)
 {
 	for (size_t i = 0; i < site->conf->upstream_count; i++)
 		upstream_commit(site->upstreams[i]);
+	certificates_commit(site);
 }
 
 struct site *site_hold(struct site *site)

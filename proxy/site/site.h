@@ -45,7 +45,9 @@ struct site {
 	struct upstream **upstreams;   /* by conf_upstream.index */
 	struct queue_policy *policies; /* by conf_route.index */
 	struct account_rows rows;      /* of the counters */
-	struct tls_server **tls;       /* by the conf's listeners; NULL: plain. certificates.h */
+	/* By the conf's listeners; NULL: plain. And those of a site that is not committed yet: */
+	struct certificates **certificates;
+	struct tls_server **prepared;
 };
 
 /* Takes over the caller's hold on `conf` when it succeeds. The throttles must have the limits of

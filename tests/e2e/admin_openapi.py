@@ -104,7 +104,7 @@ def mistakes(t):
     document = Document()
     media = {"content-type": "application/json"}
     status = {"version": "1", "configuration": "/x", "pid": 1, "started": "2026-01-01T00:00:00Z", "uptime_ms": 1,
-              "workers": 1, "client_connections": 0, "draining": False,
+              "workers": 1, "client_connections": 0, "draining": False, "certificates": [],
               "queue": {"sessions": 0, "idle_sessions": 0, "queued": 0, "queued_bytes": 0, "in_flight": 0}}
 
     def call(answer, method="GET", target="/api/v1/status", body=b"", code=200, fields=media):

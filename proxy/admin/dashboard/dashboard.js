@@ -4,6 +4,7 @@ import { bindSearch, openCaller } from './caller.js';
 import { Chart, redrawCharts } from './charts.js';
 import { askForToken, run, open } from './dialog.js';
 import { Table, bar, button, duration, element, find, make, number, setText, spark, text } from './dom.js';
+import { showCertificates } from './certificates.js';
 import { showFleet } from './fleet.js';
 import { openLimit } from './limit.js';
 
@@ -362,6 +363,8 @@ async function poll() {
 				await readLimits().catch(report);
 			if (count % 5 === 0)
 				await showFleet(inFleet).catch(report);
+			if (count % 15 === 0)
+				await showCertificates().catch(report);
 		}
 		await pause(1000);
 	}

@@ -51,6 +51,7 @@ static const struct sample samples[] = {
 	{L, "tls_ciphers", NULL, "B", NULL, "certificate = /a.pem"},
 	{L, "handshake_timeout", "1s", "2s", "1000ms", "certificate = /a.pem"},
 	{L, "max_handshakes", "1k", "2k", "1000", "certificate = /a.pem"},
+	{L, "acme_challenge", NULL, "/a", NULL, NULL},
 	{L, "redirect", "off", "https", NULL, NULL},
 	{L, "redirect", "https", "https:8443", "https:443", NULL},
 	{L, "hsts", NULL, "1d", NULL, "certificate = /a.pem"},

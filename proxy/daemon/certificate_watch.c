@@ -1,0 +1,158 @@
+#include "daemon/certificate_watch.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/relay.h"
+#include "daemon/worker_parts.h"
+#include "site/certificates.h"
+
+/* A pair is two files, and more may follow. */
+#define SOON_MS    300
+#define LOOK_S     60
+#define LINKS_MOST 40 /* as the kernel follows */
+
+#define EVENTS                                                                                     \
+	(IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_ATTRIB |        \
+		IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
+
+static void set_timer(struct certificate_watch *watch, bool is_soon)
+{
+	const struct timeval soon = {.tv_usec = SOON_MS * 1000L}, later = {.tv_sec = LOOK_S};
+
+	watch->is_soon = is_soon;
+	event_add(watch->timer, is_soon ? &soon : &later);
+}
+
+static void on_changed(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+	char events[4096];
+
+	(void)what;
+	while (read(fd, events, sizeof(events)) > 0)
+		continue;
+	if (!relay->watch.is_soon)
+		set_timer(&relay->watch, true);
+}
+
+/* The folder of a path's last part. */
+static void watch_folder(int inotify, const char *path, size_t len)
+{
+	char folder[PATH_MAX];
+
+	while (len > 0 && path[len - 1] != '/')
+		len--;
+	if (len == 0)
+		snprintf(folder, sizeof(folder), ".");
+	else
+		snprintf(folder, sizeof(folder), "%.*s", (int)len, path);
+	inotify_add_watch(inotify, folder, EVENTS);
+}
+
+/* Is the path up to `end` a link? Then its folder is watched, and its target takes its place. */
+static bool follow(int inotify, char path[static PATH_MAX], size_t end)
+{
+	char link[PATH_MAX], target[PATH_MAX], whole[PATH_MAX];
+	size_t folder = end;
+
+	snprintf(link, sizeof(link), "%.*s", (int)end, path);
+	ssize_t len = readlink(link, target, sizeof(target) - 1);
+	if (len <= 0)
+		return false;
+	watch_folder(inotify, path, end);
+	target[len] = '\0';
+	while (folder > 0 && path[folder - 1] != '/')
+		folder--;
+	int used = snprintf(whole, sizeof(whole), "%.*s%s%s", target[0] == '/' ? 0 : (int)folder,
+		path, target, path + end);
+	if (used < 0 || (size_t)used >= sizeof(whole))
+		return false;
+	memcpy(path, whole, (size_t)used + 1);
+	return true;
+}
+
+static void watch_file(void *user, const char *file)
+{
+	const int *inotify = user;
+	char path[PATH_MAX];
+	unsigned links = 0;
+	size_t end = 0;
+
+	snprintf(path, sizeof(path), "%s", file);
+	while (path[end] && links < LINKS_MOST) {
+		end += 1 + strcspn(path + end + 1, "/");
+		if (follow(*inotify, path, end)) {
+			links++;
+			end = 0;
+		}
+	}
+	watch_folder(*inotify, path, end);
+}
+
+static void end_watches(struct certificate_watch *watch)
+{
+	if (watch->changed)
+		event_free(watch->changed);
+	if (watch->inotify >= 0)
+		close(watch->inotify);
+	watch->changed = NULL;
+	watch->inotify = -1;
+}
+
+static void watch_files(struct relay *relay)
+{
+	struct certificate_watch *watch = &relay->watch;
+	const struct conf *conf = relay->site->conf;
+
+	end_watches(watch);
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		const struct conf_listener *listener = &conf->listeners[i];
+		if (listener->certificates.count > 0 && watch->inotify < 0)
+			watch->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+		if (watch->inotify >= 0)
+			certificates_each_file(listener, watch_file, &watch->inotify);
+	}
+	if (watch->inotify < 0)
+		return;
+	watch->changed = event_new(
+		relay->node.loop.base, watch->inotify, EV_READ | EV_PERSIST, on_changed, relay);
+	if (!watch->changed || event_add(watch->changed, NULL) != 0)
+		end_watches(watch);
+}
+
+void certificate_watch_look(struct relay *relay)
+{
+	set_timer(&relay->watch, false);
+	if (relay->reload)
+		return;     /* it has read them, and they are not in use yet */
+	watch_files(relay); /* first: what changes while they are read is seen */
+	certificates_look(relay->site, worker_protocol_names, clock_wall_ns() / CLOCK_NS_PER_S);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	certificate_watch_look(arg);
+}
+
+bool certificate_watch_begin(struct relay *relay)
+{
+	relay->watch.inotify = -1;
+	relay->watch.timer = evtimer_new(relay->node.loop.base, on_timer, relay);
+	return relay->watch.timer != NULL;
+}
+
+void certificate_watch_end(struct relay *relay)
+{
+	if (!relay->watch.timer)
+		return;
+	end_watches(&relay->watch);
+	event_free(relay->watch.timer);
+	relay->watch.timer = NULL;
+}
