@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "cli/check.h"
-#include "cli/lock_command.h"
-#include "cli/lock_list.h"
+#include "cli/lock/lock_command.h"
+#include "cli/lock/lock_list.h"
 #include "cli/operate.h"
 #include "cli/protect.h"
 #include "cli/run.h"
-#include "cli/semaphore.h"
+#include "cli/lock/semaphore.h"
 #include "cli/usage.h"
 #include "conf/errors.h"
 #include "config.h"

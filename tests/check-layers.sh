@@ -15,12 +15,12 @@ check() {
 	allowed=
 	for name in "$@"; do
 		case $name in
-		*/*) allowed="$allowed|$name" ;;
+		*.h) allowed="$allowed|$name" ;;
 		*) allowed="$allowed|$name/[^/\"]+" ;;
 		esac
 	done
 	allowed=${allowed#|}
-	wrong=$(find "$room" -name '*.[ch]' -exec grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' {} + |
+	wrong=$(find "$room" -maxdepth 1 -name '*.[ch]' -exec grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' {} + |
 		grep -vE "\"(config[.]h|$allowed)\"" || :)
 	if [ -z "$wrong" ]; then
 		echo "ok $count - $room includes nothing above it"
@@ -64,18 +64,18 @@ check proxy/net base loop conf net
 	done
 	below="$below http1 websocket fleet semaphore daemon"
 	check proxy/daemon $below_worker body worker $below
-	for top in proxy/admin proxy/cli; do
-		[ ! -d "$top" ] || check "$top" $below_worker body worker $below admin cli
-	done
+	check proxy/admin $below_worker body worker $below admin
+	check proxy/cli $below_worker body worker $below admin cli
+	check proxy/cli/lock $below_worker body worker $below admin cli cli/lock
 }
 
 # A room that is named above has a floor; the others would be free to include anything.
 count=$((count + 1))
 wrong=
-for room in proxy/*/; do
+for room in $(find proxy -name '*.h' -exec dirname {} + | sort -u); do
 	case $checked in
-	*" ${room%/} "*) ;;
-	*) wrong="$wrong ${room%/}" ;;
+	*" $room "*) ;;
+	*) wrong="$wrong $room" ;;
 	esac
 done
 if [ -z "$wrong" ]; then

@@ -20,14 +20,15 @@ import sys
 TOP = os.environ.get('top_srcdir', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 FLOORS = [['throttle', 'base'], ['words', 'loop'], ['conf'], ['http', 'net'],
           ['gate', 'queue', 'stats', 'spool'], ['body', 'worker'], ['upstream'], ['site'],
-          ['listen'], ['exchange'], ['http1', 'websocket', 'fleet', 'semaphore'], ['daemon'], ['admin'], ['cli'], ['main']]
+          ['listen'], ['exchange'], ['http1', 'websocket', 'fleet', 'semaphore'], ['daemon'], ['admin'], ['cli'],
+          ['cli/lock'], ['main']]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Units of http that stand on base alone, and that conf uses: a room of their own here.
 WORDS = ['lenient', 'message', 'method', 'out', 'path', 'path_readings']
 
 # What only some rooms may name, and the units elsewhere that do so with a reason.
 SOCKETS = r'\b(?:socket|connect|accept4?|recv|send|shutdown|poll|setsockopt|getsockopt|ioctl)\('
-SOCKET_ROOMS = ['net', 'cli']
+SOCKET_ROOMS = ['net', 'cli', 'cli/lock']
 SOCKET_UNITS = {
     'semaphore/rabbit': 'waits for a broker',
     'base/log': 'waits for its writers and for standard output',
@@ -41,7 +42,7 @@ SOCKET_UNITS = {
 EVENTS = r'\b(?:event_(?:new|assign|add|del|active|free)|ev(?:timer|signal)_(?:new|assign))\('
 EVENT_ROOMS = ['loop', 'net']
 EVENT_UNITS = {
-    'cli/lock_command': "the descriptor of the command's keeper",
+    'cli/lock/lock_command': "the descriptor of the command's keeper",
     'admin/handle_events': 'a timer', 'admin/socket_calls': 'a timer',
     'daemon/certificate_watch': 'inotify and a timer',
     'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
@@ -119,8 +120,8 @@ def read_units():
     units = {}
     places = [('throttle', os.path.join(TOP, 'throttle'))]
     proxy = os.path.join(TOP, 'proxy')
-    places += [(room, os.path.join(proxy, room)) for room in sorted(os.listdir(proxy))
-               if os.path.isdir(os.path.join(proxy, room))]
+    places += [(os.path.relpath(folder, proxy), folder) for folder, _, names in sorted(os.walk(proxy))
+               if folder != proxy and any(name.endswith('.h') for name in names)]
     for room, folder in places:
         for name in sorted(os.listdir(folder)):
             stem, ending = os.path.splitext(name)
@@ -246,7 +247,7 @@ def print_rooms(units, references):
     includes, calls = collections.Counter(), collections.Counter()
     for key, unit in units.items():
         for path in unit.includes:
-            room, _, name = path.partition('/')
+            room, _, name = path.rpartition('/')
             if room == 'http' and os.path.splitext(name)[0] in WORDS:
                 room = 'words'
             if room != unit.room and room in FLOOR:

@@ -126,7 +126,7 @@ def programs_of(room):
 def program_with(room, suite):
     """The program whose sources have the suite: a room may have several."""
     text = (TREE / "tests/unit" / room / "Makefile.inc").read_text(encoding="utf-8")
-    for name, sources in re.findall(rf"^tests_unit_{room}_(\w+)_SOURCES = ((?:.*\\\n)*.*)", text, re.M):
+    for name, sources in re.findall(rf"^tests_unit_{room.replace('/', '_')}_(\w+)_SOURCES = ((?:.*\\\n)*.*)", text, re.M):
         if re.search(rf"\b{suite}\.c\b", sources):
             return f"tests/unit/{room}/{name}"
     return None

@@ -1,8 +1,8 @@
 /* `sluice semaphore` in a build without librabbitmq: no command is found. See semaphore_verbs.h. */
 #include <stdio.h>
 
-#include "cli/semaphore.h"
-#include "cli/semaphore_verbs.h"
+#include "cli/lock/semaphore.h"
+#include "cli/lock/semaphore_verbs.h"
 
 const struct semaphore_verb *semaphore_verb_find(const char *word)
 {

@@ -1,4 +1,4 @@
-#include "cli/lock_command.h"
+#include "cli/lock/lock_command.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -10,9 +10,9 @@
 
 #include "base/container.h"
 #include "cli/load.h"
-#include "cli/lock_guard.h"
-#include "cli/lock_hold.h"
-#include "cli/scan.h"
+#include "cli/lock/lock_guard.h"
+#include "cli/lock/lock_hold.h"
+#include "cli/lock/scan.h"
 #include "cli/usage.h"
 #include "daemon/signals.h"
 

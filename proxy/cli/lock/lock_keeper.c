@@ -1,4 +1,4 @@
-#include "cli/lock_keeper.h"
+#include "cli/lock/lock_keeper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/descendants.h"
-#include "cli/lock_terminal.h"
+#include "cli/lock/descendants.h"
+#include "cli/lock/lock_terminal.h"
 
 enum { FREEZE_LOOKS = 3 };
 

@@ -1,5 +1,5 @@
 #include "cli/usage.h"
-#include "cli/lock_list.h"
+#include "cli/lock/lock_list.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -10,8 +10,8 @@
 
 #include "base/container.h"
 #include "cli/load.h"
-#include "cli/lock_command.h"
-#include "cli/lock_store.h"
+#include "cli/lock/lock_command.h"
+#include "cli/lock/lock_store.h"
 #include "cli/table.h"
 #include "fleet/slot.h"
 

@@ -3,14 +3,14 @@
  * It never waits for the keeper for longer than some 200 ms, as what the command runs under must be
  * renewed, or its loss be seen.
  */
-#ifndef CLI_LOCK_GUARD_H
-#define CLI_LOCK_GUARD_H
+#ifndef CLI_LOCK_LOCK_GUARD_H
+#define CLI_LOCK_LOCK_GUARD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "cli/lock_keeper.h"
+#include "cli/lock/lock_keeper.h"
 
 struct lock_guard {
 	const char *program; /* for messages */

@@ -1,6 +1,6 @@
 /* Values on a command line, written as in the configuration. */
-#ifndef CLI_SCAN_H
-#define CLI_SCAN_H
+#ifndef CLI_LOCK_SCAN_H
+#define CLI_LOCK_SCAN_H
 
 #include <stdbool.h>
 #include <stdint.h>

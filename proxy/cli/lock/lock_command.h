@@ -2,8 +2,8 @@
  * `sluice lock`: runs a command while a session has a lock in the fleet's store, and ends the
  * command when the session is over. No sluice has to run.
  */
-#ifndef CLI_LOCK_COMMAND_H
-#define CLI_LOCK_COMMAND_H
+#ifndef CLI_LOCK_LOCK_COMMAND_H
+#define CLI_LOCK_LOCK_COMMAND_H
 
 extern const char cli_lock_usage[];
 

@@ -1,15 +1,15 @@
 /* See semaphore_hold.h. */
-#include "cli/semaphore_hold.h"
+#include "cli/lock/semaphore_hold.h"
 
 #include <event2/event.h>
 #include <signal.h>
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "cli/lock_command.h"
-#include "cli/lock_guard.h"
-#include "cli/semaphore.h"
-#include "cli/semaphore_verbs.h"
+#include "cli/lock/lock_command.h"
+#include "cli/lock/lock_guard.h"
+#include "cli/lock/semaphore.h"
+#include "cli/lock/semaphore_verbs.h"
 #include "daemon/signals.h"
 #include "semaphore/holder.h"
 #include "semaphore/rabbit.h"

@@ -7,8 +7,8 @@
  * user stops, or would run in the background, is stopped together with `sluice lock`, and continues
  * with it.
  */
-#ifndef CLI_LOCK_TERMINAL_H
-#define CLI_LOCK_TERMINAL_H
+#ifndef CLI_LOCK_LOCK_TERMINAL_H
+#define CLI_LOCK_LOCK_TERMINAL_H
 
 #include <stdbool.h>
 #include <sys/types.h>

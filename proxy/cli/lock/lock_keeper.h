@@ -15,8 +15,8 @@
  * both are killed in the same moment, the command dies, but descendants that left its group go on.
  * Processes that the command leaves running when it ends by itself are not touched.
  */
-#ifndef CLI_LOCK_KEEPER_H
-#define CLI_LOCK_KEEPER_H
+#ifndef CLI_LOCK_LOCK_KEEPER_H
+#define CLI_LOCK_LOCK_KEEPER_H
 
 #include <stdint.h>
 #include <sys/types.h>

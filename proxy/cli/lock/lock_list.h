@@ -1,7 +1,7 @@
 /* `sluice locks`: an administrator of the locks in the store of the fleet: lists them with their
  * holders, and ends a holder's session. No sluice has to run. */
-#ifndef CLI_LOCK_LIST_H
-#define CLI_LOCK_LIST_H
+#ifndef CLI_LOCK_LOCK_LIST_H
+#define CLI_LOCK_LOCK_LIST_H
 
 extern const char cli_locks_usage[];
 

@@ -1,4 +1,4 @@
-#include "cli/descendants.h"
+#include "cli/lock/descendants.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -13,10 +13,10 @@
  * lost, unless this process stood still until then: then the store is asked once more. So it is
  * when the grant itself is read behind that end: HOLDING begins with a lease that is running.
  */
-#ifndef CLI_LOCK_HOLD_H
-#define CLI_LOCK_HOLD_H
+#ifndef CLI_LOCK_LOCK_HOLD_H
+#define CLI_LOCK_LOCK_HOLD_H
 
-#include "cli/lock_store.h"
+#include "cli/lock/lock_store.h"
 #include "loop/deadline.h"
 
 enum lock_hold_state { HOLD_TAKING, HOLD_WAITING, HOLD_HOLDING, HOLD_RELEASING, HOLD_DONE };

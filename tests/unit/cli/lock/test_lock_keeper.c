@@ -1,6 +1,6 @@
 /* The process that has the command of `sluice lock`: by orders of the test's, and by a clock that
  * the test sets for it. */
-#include "cli/lock_keeper.h"
+#include "cli/lock/lock_keeper.h"
 
 #include <linux/sockios.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "cli/descendants.h"
+#include "cli/lock/descendants.h"
 #include "tests/unit/base/fake_clock.h"
 #include "tests/unit/suite.h"
 

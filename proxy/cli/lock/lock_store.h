@@ -1,7 +1,7 @@
 /* A command's own connection to the store's locks: the fleet's, on a loop of the command's thread.
  */
-#ifndef CLI_LOCK_STORE_H
-#define CLI_LOCK_STORE_H
+#ifndef CLI_LOCK_LOCK_STORE_H
+#define CLI_LOCK_LOCK_STORE_H
 
 #include <stdbool.h>
 

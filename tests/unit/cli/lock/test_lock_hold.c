@@ -1,6 +1,6 @@
 /* A session takes a lock, renews it, loses or releases it: by what the store answers, and by times
  * that the test sets. */
-#include "cli/lock_hold.h"
+#include "cli/lock/lock_hold.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,8 +9,8 @@
  * have held it meanwhile. The command is terminated then. A slot that was removed stays ours until
  * the command ends, as for a node's requests.
  */
-#ifndef CLI_SEMAPHORE_HOLD_H
-#define CLI_SEMAPHORE_HOLD_H
+#ifndef CLI_LOCK_SEMAPHORE_HOLD_H
+#define CLI_LOCK_SEMAPHORE_HOLD_H
 
 #include "conf/conf.h"
 

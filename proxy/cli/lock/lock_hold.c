@@ -1,4 +1,4 @@
-#include "cli/lock_hold.h"
+#include "cli/lock/lock_hold.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The command line of `sluice semaphore`. See semaphore.h. */
-#include "cli/semaphore.h"
+#include "cli/lock/semaphore.h"
 #include "cli/usage.h"
 
 #include <getopt.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cli/load.h"
-#include "cli/scan.h"
-#include "cli/semaphore_verbs.h"
+#include "cli/lock/scan.h"
+#include "cli/lock/semaphore_verbs.h"
 #include "semaphore/slots.h"
 
 /* Strays are looked for until so many slots in a row are missing. */

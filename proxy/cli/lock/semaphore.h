@@ -2,8 +2,8 @@
  * `sluice semaphore`: an administrator of the semaphores that a RabbitMQ keeps. It talks to the
  * broker that the configuration names; no sluice has to run.
  */
-#ifndef CLI_SEMAPHORE_H
-#define CLI_SEMAPHORE_H
+#ifndef CLI_LOCK_SEMAPHORE_H
+#define CLI_LOCK_SEMAPHORE_H
 
 extern const char cli_semaphore_usage[];
 

@@ -1,4 +1,4 @@
-#include "cli/lock_store.h"
+#include "cli/lock/lock_store.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "cli/lock_terminal.h"
+#include "cli/lock/lock_terminal.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "cli/lock_guard.h"
+#include "cli/lock/lock_guard.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/descendants.h"
-#include "cli/lock_command.h"
+#include "cli/lock/descendants.h"
+#include "cli/lock/lock_command.h"
 
 /* How long a keeper that continues may take to read the orders that came while it was stopped. */
 enum { ORDER_MS = 200, ORDER_LOOK_MS = 10 };

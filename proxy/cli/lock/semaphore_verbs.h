@@ -1,6 +1,6 @@
 /* The commands of `sluice semaphore`: what they do, and how they answer. */
-#ifndef CLI_SEMAPHORE_VERBS_H
-#define CLI_SEMAPHORE_VERBS_H
+#ifndef CLI_LOCK_SEMAPHORE_VERBS_H
+#define CLI_LOCK_SEMAPHORE_VERBS_H
 
 #include <stdbool.h>
 #include <stdint.h>

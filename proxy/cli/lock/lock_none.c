@@ -1,8 +1,8 @@
 /* `sluice lock` and `sluice locks` in a build without hiredis. */
 #include <stdio.h>
 
-#include "cli/lock_command.h"
-#include "cli/lock_list.h"
+#include "cli/lock/lock_command.h"
+#include "cli/lock/lock_list.h"
 
 const char cli_lock_usage[] = "", cli_locks_usage[] = "";
 

@@ -1,5 +1,5 @@
 /* See scan.h. conf/value.h and getopt.h each have a `struct option`. */
-#include "cli/scan.h"
+#include "cli/lock/scan.h"
 
 #include "conf/value.h"
 

@@ -1,13 +1,13 @@
 /* See semaphore_verbs.h. */
-#include "cli/semaphore_verbs.h"
+#include "cli/lock/semaphore_verbs.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/load.h"
-#include "cli/semaphore.h"
-#include "cli/semaphore_hold.h"
+#include "cli/lock/semaphore.h"
+#include "cli/lock/semaphore_hold.h"
 #include "cli/table.h"
 #include "conf/errors.h"
 #include "semaphore/administer.h"
