@@ -1,6 +1,6 @@
 #!/bin/sh
 # No room includes one above it, and rooms on one floor not each other, but http and net may know
-# the configuration: throttle | base < loop, conf < http, net < gate, queue, stats, spool < body, worker
+# the configuration: throttle | base < loop, conf < http, net < gate, queue, stats, spool, store < body, worker
 # < upstream < site < listen < exchange < http1, websocket, fleet, semaphore < daemon < admin, cli. TAP.
 cd "${top_srcdir:-.}" || exit 1
 count=0 failed=0 checked=
@@ -51,6 +51,7 @@ check proxy/net base loop conf net
 	check proxy/queue $below_gate queue
 	check proxy/stats base stats
 	check proxy/spool base spool
+	check proxy/store $below_gate store
 	below_worker="$below_gate gate queue stats spool"
 	check proxy/body $below_worker body
 	check proxy/worker $below_worker worker
@@ -59,6 +60,7 @@ check proxy/net base loop conf net
 		check "proxy/$floor" $below_worker body worker $below "$floor"
 		below="$below $floor"
 	done
+	below="$below store"
 	for protocol in http1 websocket fleet semaphore; do
 		check "proxy/$protocol" $below_worker body worker $below "$protocol"
 	done
@@ -129,7 +131,7 @@ only "openssl/(crypto|evp|hmac|rand|sha)" proxy/base
 only ini.h proxy/conf
 only microhttpd.h proxy/admin
 only wslay/ proxy/websocket
-only hiredis/ proxy/fleet
+only hiredis/ proxy/store
 only amqp proxy/semaphore
 only rabbitmq-c/ proxy/semaphore
 

@@ -19,7 +19,7 @@ import sys
 
 TOP = os.environ.get('top_srcdir', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 FLOORS = [['throttle', 'base'], ['words', 'loop'], ['conf'], ['http', 'net'],
-          ['gate', 'queue', 'stats', 'spool'], ['body', 'worker'], ['upstream'], ['site'],
+          ['gate', 'queue', 'stats', 'spool', 'store'], ['body', 'worker'], ['upstream'], ['site'],
           ['listen'], ['exchange'], ['http1', 'websocket', 'fleet', 'semaphore'], ['daemon'], ['admin'], ['cli'],
           ['cli/lock'], ['main']]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
@@ -47,7 +47,7 @@ EVENT_UNITS = {
     'daemon/certificate_watch': 'inotify and a timer',
     'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
     'daemon/manager': 'a timer', 'daemon/queue_deadline': 'a timer', 'daemon/relay': 'a timer', 'daemon/reload': 'a timer',
-    'fleet/redis_events': "hiredis's sockets",
+    'store/redis_events': "hiredis's sockets",
     'daemon/resolve': 'a timer', 'daemon/signals': 'their descriptor', 'daemon/stop': 'a timer',
     'daemon/upgrade': 'pipes to processes', 'daemon/usage': 'a timer',
 }

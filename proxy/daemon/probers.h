@@ -15,8 +15,8 @@
 #include <stdbool.h>
 
 #include "daemon/check.h"
-#include "fleet/locks.h"
-#include "fleet/store_link.h"
+#include "store/locks.h"
+#include "store/store_link.h"
 #include "loop/loop.h"
 
 struct shared_upstream;

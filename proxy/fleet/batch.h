@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fleet/integers.h"
+#include "store/integers.h"
 #include "fleet/rule.h"
-#include "fleet/slot.h"
+#include "store/slot.h"
 #include "throttle/throttle.h"
 
 /* Callers in one call, each of one limit, and rules. */

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fleet/store_link.h"
+#include "store/store_link.h"
 
 #define HEALTH_REPLICAS      16 /* that are listed */
 #define HEALTH_ADDRESS_BYTES 80

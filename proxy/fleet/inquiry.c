@@ -5,7 +5,7 @@
 #include "base/container.h"
 #include "fleet/batches.h"
 #include "fleet/fleet.h"
-#include "fleet/integers.h"
+#include "store/integers.h"
 #include "fleet/ladder.h"
 #include "fleet/question.h"
 #include "fleet/relaxed_call.h"

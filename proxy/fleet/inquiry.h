@@ -16,7 +16,7 @@
 
 #include "conf/conf.h"
 #include "fleet/batch.h"
-#include "fleet/store_server.h"
+#include "store/store_server.h"
 #include "fleet/way.h"
 #include "loop/deadline.h"
 #include "loop/message.h"

@@ -18,7 +18,7 @@
 
 #include "fleet/debts.h"
 #include "fleet/rung.h"
-#include "fleet/slot.h"
+#include "store/slot.h"
 #include "fleet/way.h"
 
 struct account;

@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 #include "conf/conf.h"
-#include "fleet/slot.h"
+#include "store/slot.h"
 #include "fleet/standing.h"
-#include "fleet/store_link.h"
+#include "store/store_link.h"
 
 #define MEMBERS_NAME_BYTES CONF_NODE_BYTES
 

@@ -6,7 +6,7 @@
 
 #include "base/container.h"
 #include "exchange/owner_sweep.h"
-#include "fleet/locks.h"
+#include "store/locks.h"
 #include "fleet/question.h"
 #include "site/site.h"
 #include "site/site_use.h"

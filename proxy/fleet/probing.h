@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #include "fleet/findings.h"
-#include "fleet/lock.h"
+#include "store/lock.h"
 #include "upstream/probes_shown.h"
 
 struct probing_terms {

@@ -35,7 +35,7 @@
 #define FLEET_RELAXED_H
 
 #include "fleet/relaxed_call.h"
-#include "fleet/store_link.h"
+#include "store/store_link.h"
 #include "fleet/views.h"
 
 struct worker;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fleet/integers.h"
+#include "store/integers.h"
 
 enum { FIELDS = 4 }; /* integers of a part */
 

@@ -39,7 +39,7 @@
 #include "fleet/reserve.h"
 #include "fleet/rule.h"
 #include "fleet/shares.h"
-#include "fleet/store_link.h"
+#include "store/store_link.h"
 
 struct worker;
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "fleet/integers.h"
+#include "store/integers.h"
 #include "fleet/ladder.h"
 #include "site/site.h"
 #include "site/site_use.h"

@@ -11,7 +11,7 @@
 #define FLEET_STRICT_LIST_H
 
 #include "fleet/debts.h"
-#include "fleet/store_link.h"
+#include "store/store_link.h"
 #include "fleet/strict.h"
 
 struct ladder;

@@ -1,4 +1,4 @@
-"""The store's function for locks (proxy/fleet/lock.lua) by itself, in a real Redis, beside a plain oracle and by a clock
+"""The store's function for locks (proxy/store/lock.lua) by itself, in a real Redis, beside a plain oracle and by a clock
 that the test sets, also backwards: sessions that take, use and release, are late, are ended and come back, and a store
 that forgets."""
 from lib.redis import Redis

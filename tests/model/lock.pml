@@ -1,5 +1,5 @@
 /*
- * A named lock in the store (proxy/fleet/lock.h, lock.lua), for Spin: sessions, each with CALLS calls that
+ * A named lock in the store (proxy/store/lock.h, lock.lua), for Spin: sessions, each with CALLS calls that
  * may be under way, and the store. There is no time: a lease may end at any step, and a lock whose lease
  * has ended may be kept no more. The fence of a lock that is not kept comes from the store's clock, which
  * is taken to have grown.

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fleet/integers.h"
+#include "store/integers.h"
 
 enum { NUMBERS_MOST = 65536 };
 

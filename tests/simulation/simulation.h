@@ -1,6 +1,6 @@
 /*
  * A simulated fleet. Each node has the real leases (fleet/lease.c, hand.c, batch.c) and the real
- * way to connect again (fleet/store_link.c), on a clock of its own; the store runs the real
+ * way to connect again (store/store_link.c), on a clock of its own; the store runs the real
  * function. Between them there is only time, of which events are a heap:
  *
  *   request --> node --> lease_way.take: decided here

@@ -21,7 +21,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "fleet/lock.h"
+#include "store/lock.h"
 
 enum keeper_order_kind {
 	KEEPER_RUN,    /* number: the fence, or the slot of a semaphore */

@@ -13,7 +13,7 @@
 #include "cli/lock/lock_command.h"
 #include "cli/lock/lock_store.h"
 #include "cli/table.h"
-#include "fleet/slot.h"
+#include "store/slot.h"
 
 #define COUNT(items) (sizeof(items) / sizeof((items)[0]))
 

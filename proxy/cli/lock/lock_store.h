@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 #include "conf/conf.h"
-#include "fleet/locks.h"
-#include "fleet/store_link.h"
+#include "store/locks.h"
+#include "store/store_link.h"
 #include "loop/loop.h"
 
 /* Locks of commands are remembered for twice so long. */

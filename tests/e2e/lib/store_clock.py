@@ -6,9 +6,10 @@ from .tap import equal
 
 
 def function_with_clock(name, *places):
-    """proxy/fleet/NAME.lua by the time in the key `clock`. `places`: (pattern, text, count) that are replaced
+    """NAME.lua, in proxy/fleet or proxy/store, by the time in the key `clock`. `places`: (pattern, text, count) that are replaced
     too, so that nothing expires by Redis's own clock."""
-    path = os.path.join(os.environ.get("top_srcdir", "."), "proxy", "fleet", f"{name}.lua")
+    room = "store" if name == "lock" else "fleet"
+    path = os.path.join(os.environ.get("top_srcdir", "."), "proxy", room, f"{name}.lua")
     with open(path, encoding="utf-8") as source:
         text = source.read()
     for pattern, by, count in ((r"call\('TIME'\)", "call('MGET', 'none', 'clock')", 1), *places):

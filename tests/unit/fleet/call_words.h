@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "fleet/integers.h"
+#include "store/integers.h"
 
 enum { CALL_TEXTS = 16, CALL_NUMBERS = 64, CALL_TEXT_BYTES = 64 };
 

@@ -9,7 +9,7 @@
 #define TESTS_UNIT_FLEET_FAKE_STORE_H
 
 #include "conf/conf.h"
-#include "fleet/store_link.h"
+#include "store/store_link.h"
 #include "site/site_use.h"
 #include "worker/worker.h"
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "fleet/cluster.h"
+#include "store/cluster.h"
 #include "fleet/fleet.h"
-#include "fleet/integers.h"
+#include "store/integers.h"
 #include "fleet/members.h"
 #include "fleet/question.h"
 #include "fleet/relaxed_call.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "fleet/cluster.h"
+#include "store/cluster.h"
 #include "fleet/fleet.h"
 #include "fleet/question.h"
 #include "tests/unit/exchange/fakes/lines.h"

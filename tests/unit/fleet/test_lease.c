@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "fleet/fleet_part.h"
-#include "fleet/integers.h"
+#include "store/integers.h"
 #include "tests/unit/fleet/lease_node.h"
 
 enum { BEGIN_MS = 100000, WINDOW_MS = 8000, TERM_MS = 2000, MS = 1000000 };

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "fleet/integers.h"
+#include "store/integers.h"
 #include "fleet/ladder.h"
 #include "tests/unit/fleet/call_words.h"
 #include "tests/unit/fleet/fake_store.h"
