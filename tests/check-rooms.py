@@ -20,7 +20,7 @@ import sys
 TOP = os.environ.get('top_srcdir', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 FLOORS = [['throttle', 'base'], ['words', 'loop'], ['conf'], ['http', 'net'],
           ['gate', 'queue', 'stats', 'spool', 'store'], ['body', 'worker'], ['upstream'], ['site'],
-          ['listen'], ['exchange'], ['http1', 'websocket', 'fleet', 'semaphore'], ['daemon'], ['admin'], ['cli'],
+          ['listen', 'ownership'], ['exchange'], ['http1', 'websocket', 'fleet', 'semaphore'], ['daemon'], ['admin'], ['cli'],
           ['cli/lock'], ['main']]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Units of http that stand on base alone, and that conf uses: a room of their own here.

@@ -10,7 +10,7 @@
 #include "admin/request.h"
 #include "base/clock.h"
 #include "daemon/relay.h"
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 
 #define SESSION_ID_BYTES 33 /* 128 bits in hexadecimal, and a NUL */
 #define LIST_DEFAULT     100

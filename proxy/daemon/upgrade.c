@@ -21,7 +21,7 @@
 #include "daemon/relay.h"
 #include "daemon/reload.h"
 #include "daemon/stop.h"
-#include "exchange/owner_sweep.h"
+#include "ownership/owner_sweep.h"
 #include "gate/roster.h"
 #include "site/site.h"
 #include "throttle/throttle.h"

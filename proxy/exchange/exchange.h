@@ -24,7 +24,7 @@
 #include "exchange/delay_line.h"
 #include "exchange/client.h"
 #include "exchange/gather.h"
-#include "exchange/owner_use.h"
+#include "ownership/owner_use.h"
 #include "exchange/trace.h"
 #include "gate/gate.h"
 #include "http/changes.h"

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
-#include "exchange/owner_marks.h"
+#include "ownership/owner_marks.h"
 #include "exchange/reply.h"
 #include "http/problem.h"
 #include "listen/listener.h"

@@ -12,7 +12,7 @@
 #include "exchange/exchange.h"
 #include "exchange/hop.h"
 #include "exchange/kept_request.h"
-#include "exchange/parting.h"
+#include "ownership/parting.h"
 #include "exchange/passage_reset.h"
 #include "exchange/switched.h"
 #include "gate/kept_receipt.h"

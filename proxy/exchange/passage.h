@@ -21,7 +21,7 @@
 
 #include "body/flow.h"
 #include "exchange/account.h"
-#include "exchange/owner_use.h"
+#include "ownership/owner_use.h"
 #include "loop/loop.h"
 #include "net/stream.h"
 #include "queue/queue.h"

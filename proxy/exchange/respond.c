@@ -7,7 +7,7 @@
 #include "exchange/collect.h"
 #include "exchange/endless.h"
 #include "exchange/exchange.h"
-#include "exchange/parting.h"
+#include "ownership/parting.h"
 #include "exchange/passage.h"
 #include "exchange/pin.h"
 #include "exchange/reply.h"

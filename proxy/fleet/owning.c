@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/container.h"
-#include "exchange/owner_sweep.h"
+#include "ownership/owner_sweep.h"
 #include "store/locks.h"
 #include "fleet/question.h"
 #include "site/site.h"

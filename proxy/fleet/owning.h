@@ -1,11 +1,11 @@
 /*
- * The questions of the table of owners (exchange/owners.h) to the store: locks (locks.h) of the
+ * The questions of the table of owners (ownership/owners.h) to the store: locks (locks.h) of the
  * kind of sessions, whose session is the node, as `instance/name/address`.
  */
 #ifndef FLEET_OWNING_H
 #define FLEET_OWNING_H
 
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 #include "loop/deadline.h"
 
 struct worker;

@@ -27,7 +27,7 @@ struct spare_question {
 };
 
 /* Closes the worker's idle connection to a server that was used least lately, as no descriptor is
- * free; or else the oldest that is closed already, and unconfirmed (exchange/parting.h). False: it
+ * free; or else the oldest that is closed already, and unconfirmed (ownership/parting.h). False: it
  * has none. */
 bool spare_own(struct worker *worker);
 

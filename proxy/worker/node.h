@@ -62,7 +62,7 @@ struct node {
 	struct throttle_table *throttles;
 	atomic_uint store_links; /* workers that are connected to the fleet's store */
 	struct authority *fleet; /* over limits of the fleet; NULL: built without */
-	struct owners *owners;   /* of sessions, exchange/owners.h; NULL: built without a fleet */
+	struct owners *owners;   /* of sessions, ownership/owners.h; NULL: built without a fleet */
 	struct queue *queue;
 	struct delay_lines *delays; /* exchange/delay_line.h */
 	struct stats *stats;

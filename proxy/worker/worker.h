@@ -59,7 +59,7 @@ enum worker_command {
 	WORKER_GIVE_WAY = 1 << 8,   /* close an idle connection for a new one: listen/give_way.h */
 	WORKER_SPARE = 1 << 9,      /* close idle connections to servers: site/spare.h */
 	WORKER_LISTEN = 1 << 10,    /* all has started: accept clients */
-	WORKER_OWNERS = 1 << 11,    /* sessions have other owners: exchange/owners.h */
+	WORKER_OWNERS = 1 << 11,    /* sessions have other owners: ownership/owners.h */
 	WORKER_DELAYED = 1 << 13,   /* what requests wait for may be free: exchange/delay_line.h */
 	WORKER_ADDRESSES = 1 << 12, /* a server's name has lost an address: server_addresses.h */
 };
@@ -100,11 +100,11 @@ struct worker_turn_ends {
 struct worker_fleet {
 	struct fleet_worker *own; /* NULL: none */
 	struct loop_stage stage;  /* which must outlive it */
-	struct owner_use *uses;   /* of sessions: exchange/owners.h */
-	struct parting *partings; /* connections: exchange/parting.h */
+	struct owner_use *uses;   /* of sessions: ownership/owners.h */
+	struct parting *partings; /* connections: ownership/parting.h */
 	unsigned parting_count;
 	void (*discard_parting)(struct worker *worker); /* the oldest, if there is one */
-	uint64_t confirmed;               /* of nodes that leave: exchange/owner_nodes.h */
+	uint64_t confirmed;               /* of nodes that leave: ownership/owner_nodes.h */
 	const struct conf_secret *secret; /* of the site in force; other nodes have it, too */
 };
 

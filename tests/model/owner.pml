@@ -1,5 +1,5 @@
 /*
- * How nodes own a client's session and forward to its owner (proxy/exchange/owners.h, seek.h, hop.h), for Spin:
+ * How nodes own a client's session and forward to its owner (proxy/ownership/owners.h, seek.h, hop.h), for Spin:
  * one session, NODES nodes, REQUESTS requests of its client at any of them, the store's lock, and the server.
  *
  *   store    holder, sfence, left: of its lease

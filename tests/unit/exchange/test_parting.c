@@ -1,6 +1,6 @@
 /* What a server has not confirmed of an owned session's request, when its connection is closed or
  * its lease ends. */
-#include "exchange/parting.h"
+#include "ownership/parting.h"
 
 #include "exchange/respond.h"
 #include "exchange/reply.h"

@@ -2,8 +2,8 @@
  * more: nothing of theirs reaches the server, and the client is to come again. */
 #include "gatewayed.h"
 
-#include "exchange/owner_use.h"
-#include "exchange/parting.h"
+#include "ownership/owner_use.h"
+#include "ownership/parting.h"
 #include "upstream/server_connection.h"
 #include "tests/unit/suite.h"
 

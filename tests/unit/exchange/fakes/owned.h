@@ -4,9 +4,9 @@
 #define TESTS_EXCHANGE_FAKES_OWNED_H
 
 #include "base/clock.h"
-#include "exchange/owner_sweep.h"
-#include "exchange/owner_table.h"
-#include "exchange/owners.h"
+#include "ownership/owner_sweep.h"
+#include "ownership/owner_table.h"
+#include "ownership/owners.h"
 #include "flight.h"
 #include "tests/unit/base/fake_clock.h"
 

@@ -14,7 +14,7 @@
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
 #include "exchange/judge.h"
-#include "exchange/parting.h"
+#include "ownership/parting.h"
 #include "exchange/passage.h"
 #include "exchange/pin.h"
 #include "exchange/respond.h"

@@ -8,7 +8,7 @@
 #ifndef TESTS_EXCHANGE_OWNED_H
 #define TESTS_EXCHANGE_OWNED_H
 
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,10 +20,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "exchange/owner_marks.h"
-#include "exchange/owner_nodes.h"
-#include "exchange/owner_sweep.h"
-#include "exchange/owner_use.h"
+#include "ownership/owner_marks.h"
+#include "ownership/owner_nodes.h"
+#include "ownership/owner_sweep.h"
+#include "ownership/owner_use.h"
 #include "queue/queue.h"
 #include "tests/unit/base/fake_clock.h"
 #include "upstream/server_state.h"

@@ -3,10 +3,10 @@
  * learns of it by a message to its worker, and the next one when that has returned. So none of them
  * passes another, whatever workers they are of. For the table's own units alone.
  */
-#ifndef EXCHANGE_OWNER_LINE_H
-#define EXCHANGE_OWNER_LINE_H
+#ifndef OWNERSHIP_OWNER_LINE_H
+#define OWNERSHIP_OWNER_LINE_H
 
-#include "exchange/owner_use.h"
+#include "ownership/owner_use.h"
 
 struct owner_wait {
 	struct message message;

@@ -3,7 +3,7 @@
  * are cut, and what was sent by them is done later, or never. Whoever may send for a session has
  * its lock at that moment, by the fence that it sends with.
  */
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "exchange/owner_sweep.h"
-#include "exchange/owner_use.h"
+#include "ownership/owner_sweep.h"
+#include "ownership/owner_use.h"
 #include "queue/queue.h"
 #include "tests/unit/base/fake_clock.h"
 #include "tests/unit/random.h"

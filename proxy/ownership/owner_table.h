@@ -1,12 +1,12 @@
 /*
- * The table of owners (exchange/owners.h): its sessions, in stripes with a lock each, and in the
+ * The table of owners (ownership/owners.h): its sessions, in stripes with a lock each, and in the
  * ticks in which they are to be looked after. For the table's own units alone.
  */
-#ifndef EXCHANGE_OWNER_TABLE_H
-#define EXCHANGE_OWNER_TABLE_H
+#ifndef OWNERSHIP_OWNER_TABLE_H
+#define OWNERSHIP_OWNER_TABLE_H
 
 #include "base/clock.h"
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 #include "loop/loop.h"
 
 #define OWNER_STRIPES 64 /* a power of two */

@@ -1,12 +1,12 @@
-#include "exchange/owner_nodes.h"
+#include "ownership/owner_nodes.h"
 
 #include <event2/util.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange/owner_table.h"
-#include "exchange/owner_use.h"
+#include "ownership/owner_table.h"
+#include "ownership/owner_use.h"
 #include "upstream/server_connection.h"
 #include "upstream/upstream.h"
 #include "worker/worker.h"

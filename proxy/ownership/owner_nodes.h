@@ -9,11 +9,11 @@
  * So a request that is forwarded counts nothing; and a process sees any number of nodes come and
  * go, each start of which is another one.
  */
-#ifndef EXCHANGE_OWNER_NODES_H
-#define EXCHANGE_OWNER_NODES_H
+#ifndef OWNERSHIP_OWNER_NODES_H
+#define OWNERSHIP_OWNER_NODES_H
 
 #include "conf/conf.h"
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 
 struct upstream;
 

@@ -1,10 +1,10 @@
-#include "exchange/owner_sweep.h"
+#include "ownership/owner_sweep.h"
 
 #include "base/clock.h"
-#include "exchange/owner_ask.h"
-#include "exchange/owner_line.h"
-#include "exchange/owner_nodes.h"
-#include "exchange/owner_table.h"
+#include "ownership/owner_ask.h"
+#include "ownership/owner_line.h"
+#include "ownership/owner_nodes.h"
+#include "ownership/owner_table.h"
 #include "worker/worker.h"
 
 static uint64_t earlier(uint64_t a, uint64_t b)

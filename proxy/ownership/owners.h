@@ -20,8 +20,8 @@
  *
  * A session is in memory while it is used, owned or believed to be another node's.
  */
-#ifndef EXCHANGE_OWNERS_H
-#define EXCHANGE_OWNERS_H
+#ifndef OWNERSHIP_OWNERS_H
+#define OWNERSHIP_OWNERS_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,9 +1,9 @@
-#include "exchange/owner_use.h"
+#include "ownership/owner_use.h"
 
 #include "base/clock.h"
-#include "exchange/owner_ask.h"
-#include "exchange/owner_line.h"
-#include "exchange/owner_table.h"
+#include "ownership/owner_ask.h"
+#include "ownership/owner_line.h"
+#include "ownership/owner_table.h"
 #include "worker/worker.h"
 
 static void enlist(struct owner_use *use)

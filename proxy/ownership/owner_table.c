@@ -1,11 +1,11 @@
-#include "exchange/owner_table.h"
+#include "ownership/owner_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange/owner_nodes.h"
-#include "exchange/owner_use.h"
+#include "ownership/owner_nodes.h"
+#include "ownership/owner_use.h"
 
 struct owner_stripe *owner_stripe_of(struct owners *owners, struct session_key key)
 {

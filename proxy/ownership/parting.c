@@ -1,9 +1,9 @@
-#include "exchange/parting.h"
+#include "ownership/parting.h"
 
 #include <stdlib.h>
 
 #include "base/container.h"
-#include "exchange/owner_use.h"
+#include "ownership/owner_use.h"
 #include "loop/deadline.h"
 #include "net/stream.h"
 #include "worker/worker.h"

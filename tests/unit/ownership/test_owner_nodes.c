@@ -1,7 +1,7 @@
 /* The nodes that own sessions: they come, are used, and leave the table. */
 #include "owned.h"
 
-#include "exchange/owner_table.h"
+#include "ownership/owner_table.h"
 #include "upstream/upstream.h"
 #include "tests/unit/suite.h"
 

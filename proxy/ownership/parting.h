@@ -8,8 +8,8 @@
  *
  * Meanwhile the session is in use.
  */
-#ifndef EXCHANGE_PARTING_H
-#define EXCHANGE_PARTING_H
+#ifndef OWNERSHIP_PARTING_H
+#define OWNERSHIP_PARTING_H
 
 #include <stdbool.h>
 

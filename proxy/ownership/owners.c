@@ -1,14 +1,14 @@
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "exchange/owner_line.h"
-#include "exchange/owner_nodes.h"
-#include "exchange/owner_sweep.h"
-#include "exchange/owner_table.h"
+#include "ownership/owner_line.h"
+#include "ownership/owner_nodes.h"
+#include "ownership/owner_sweep.h"
+#include "ownership/owner_table.h"
 
 enum { FIRST_BUCKETS = 16 };
 

@@ -3,10 +3,10 @@
  * tunnel's. A use asks for the owner of its session, follows the answer, and is informed when the
  * owner changes. All on its worker's thread.
  */
-#ifndef EXCHANGE_OWNER_USE_H
-#define EXCHANGE_OWNER_USE_H
+#ifndef OWNERSHIP_OWNER_USE_H
+#define OWNERSHIP_OWNER_USE_H
 
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 
 struct owner_node;
 struct owner_wait;

@@ -6,10 +6,10 @@
  * given up, and what came after it has gone. A session's first mark is the highest of its process,
  * so that it grows also over a time in which the session was forgotten.
  */
-#ifndef EXCHANGE_OWNER_MARKS_H
-#define EXCHANGE_OWNER_MARKS_H
+#ifndef OWNERSHIP_OWNER_MARKS_H
+#define OWNERSHIP_OWNER_MARKS_H
 
-#include "exchange/owner_use.h"
+#include "ownership/owner_use.h"
 
 /* Of the node that forwards, when its request is written: its turn has come, and whatever was given
  * up before it had its own turn earlier. */

@@ -1,8 +1,8 @@
-#include "exchange/owner_marks.h"
+#include "ownership/owner_marks.h"
 
 #include <stdlib.h>
 
-#include "exchange/owner_table.h"
+#include "ownership/owner_table.h"
 
 enum {
 	FIRST_ROOM = 2,

@@ -1,9 +1,9 @@
 /* The questions of the table of owners to the store; owners_answer (owners.h) takes the answers.
  * For the table's own units alone. */
-#ifndef EXCHANGE_OWNER_ASK_H
-#define EXCHANGE_OWNER_ASK_H
+#ifndef OWNERSHIP_OWNER_ASK_H
+#define OWNERSHIP_OWNER_ASK_H
 
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 
 /* With the stripe's lock, on the worker's thread; nothing else is asked about the session. Its
  * lease counts from `now_ns` (CLOCK_BOOTTIME). False: the store can't be asked now. */

@@ -1,9 +1,9 @@
-#include "exchange/owner_line.h"
+#include "ownership/owner_line.h"
 
 #include <stdlib.h>
 
 #include "base/container.h"
-#include "exchange/owner_table.h"
+#include "ownership/owner_table.h"
 #include "worker/worker.h"
 
 void owner_line_deliver(struct owner_session *session)

@@ -1,12 +1,12 @@
-#include "exchange/owner_ask.h"
+#include "ownership/owner_ask.h"
 
 #include <string.h>
 
 #include "base/clock.h"
-#include "exchange/owner_line.h"
-#include "exchange/owner_nodes.h"
-#include "exchange/owner_table.h"
-#include "exchange/owner_use.h"
+#include "ownership/owner_line.h"
+#include "ownership/owner_nodes.h"
+#include "ownership/owner_table.h"
+#include "ownership/owner_use.h"
 #include "worker/worker.h"
 
 /* So long after a failure what is to be given up is asked to be once more, and twice as long after

@@ -1,9 +1,9 @@
 /* Time, and what becomes of all sessions of the table of owners (owners.h). The first two are for
  * one worker. */
-#ifndef EXCHANGE_OWNER_SWEEP_H
-#define EXCHANGE_OWNER_SWEEP_H
+#ifndef OWNERSHIP_OWNER_SWEEP_H
+#define OWNERSHIP_OWNER_SWEEP_H
 
-#include "exchange/owners.h"
+#include "ownership/owners.h"
 
 /* Renews, gives up, looks after and forgets what is due; some of it at a time. Returns when it is
  * to be called again: milliseconds, 0: nothing is there. */
