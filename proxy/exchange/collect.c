@@ -1,6 +1,6 @@
 #include "exchange/collect.h"
 
-#include "exchange/account.h"
+#include "record/account.h"
 #include "exchange/exchange.h"
 #include "exchange/passage.h"
 #include "exchange/reply.h"

@@ -15,8 +15,8 @@
 
 #include "base/container.h"
 #include "base/log.h"
-#include "exchange/access.h"
-#include "exchange/account.h"
+#include "record/access.h"
+#include "record/account.h"
 #include "exchange/hop.h"
 #include "ownership/owner_marks.h"
 #include "ownership/parting.h"

@@ -25,7 +25,7 @@
 #include "exchange/client.h"
 #include "exchange/gather.h"
 #include "ownership/owner_use.h"
-#include "exchange/trace.h"
+#include "record/trace.h"
 #include "gate/gate.h"
 #include "http/changes.h"
 #include "http/framing.h"

@@ -10,7 +10,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
-#include "exchange/account.h"
+#include "record/account.h"
 #include "exchange/exchange.h"
 #include "exchange/forward.h"
 #include "exchange/pin.h"

@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "exchange/account.h"
+#include "record/account.h"
 #include "exchange/exchange.h"
 #include "exchange/find_server.h"
 #include "exchange/reply.h"

@@ -20,7 +20,7 @@
 #define EXCHANGE_PASSAGE_H
 
 #include "body/flow.h"
-#include "exchange/account.h"
+#include "record/account.h"
 #include "ownership/owner_use.h"
 #include "loop/loop.h"
 #include "net/stream.h"

@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "base/log.h"
-#include "exchange/account.h"
+#include "record/account.h"
 #include "exchange/collect.h"
 #include "exchange/endless.h"
 #include "exchange/exchange.h"

@@ -11,7 +11,7 @@
 #include "exchange/turn.h"
 
 #include "base/container.h"
-#include "exchange/account.h"
+#include "record/account.h"
 #include "exchange/client.h"
 #include "exchange/delay_line.h"
 #include "exchange/exchange.h"

@@ -10,7 +10,7 @@
 #include "exchange/forwarding.h"
 #include "exchange/hop.h"
 #include "exchange/switched.h"
-#include "exchange/trace.h"
+#include "record/trace.h"
 #include "http/changes.h"
 #include "http/forwarded.h"
 #include "http/status.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "exchange/account.h"
+#include "record/account.h"
 #include "websocket/gateway.h"
 #include "websocket/send.h"
 #include "websocket/write.h"

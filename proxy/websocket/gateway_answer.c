@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange/account.h"
+#include "record/account.h"
 #include "websocket/close.h"
 #include "websocket/gateway.h"
 #include "websocket/grip.h"

@@ -1,7 +1,7 @@
 /* The server's side: its frames are passed on as they come. */
 #include "websocket/read_server.h"
 
-#include "exchange/account.h"
+#include "record/account.h"
 #include "websocket/close.h"
 #include "websocket/send.h"
 #include "websocket/write.h"

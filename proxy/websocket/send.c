@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "exchange/account.h"
+#include "record/account.h"
 #include "stats/metrics.h"
 #include "websocket/close.h"
 

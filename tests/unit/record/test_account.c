@@ -1,9 +1,9 @@
 /* What an ended exchange adds to which counter, and its line in the access log. */
-#include "exchange/account.h"
+#include "record/account.h"
 
 #include "conf/conf.h"
-#include "exchange/access.h"
-#include "fakes/flight.h"
+#include "record/access.h"
+#include "tests/unit/exchange/fakes/flight.h"
 #include "stats/stats.h"
 #include "tests/unit/suite.h"
 

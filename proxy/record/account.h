@@ -2,8 +2,8 @@
  * The counts of an exchange (stats/): once, when it has ended; and what happened on its way that
  * its end does not show.
  */
-#ifndef EXCHANGE_ACCOUNT_H
-#define EXCHANGE_ACCOUNT_H
+#ifndef RECORD_ACCOUNT_H
+#define RECORD_ACCOUNT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 
 #include "../http/head.h"
 #include "exchange/exchange.h"
-#include "exchange/trace.h"
+#include "record/trace.h"
 #include "site/site.h"
 #include "site/site_use.h"
 #include "worker/worker.h"

@@ -1,9 +1,9 @@
-#include "exchange/access_line.h"
+#include "record/access_line.h"
 
 #include <assert.h>
 
 #include "base/log.h"
-#include "exchange/access_text.h"
+#include "record/access_text.h"
 #include "site/site.h"
 #include "worker/worker_clock.h"
 

@@ -1,4 +1,4 @@
-#include "exchange/trace.h"
+#include "record/trace.h"
 
 #include <string.h>
 #include <sys/random.h>

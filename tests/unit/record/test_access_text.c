@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exchange/access_text.h"
+#include "record/access_text.h"
 #include "tests/unit/suite.h"
 
 typedef void put_text(struct http_out *out, struct slice text, size_t most);

@@ -1,9 +1,9 @@
 /*
- * An exchange's line in the access log (exchange/access_line.h): written when it is over, or, for
+ * An exchange's line in the access log (record/access_line.h): written when it is over, or, for
  * one that continues without its request, kept until then.
  */
-#ifndef EXCHANGE_ACCESS_H
-#define EXCHANGE_ACCESS_H
+#ifndef RECORD_ACCESS_H
+#define RECORD_ACCESS_H
 
 struct access_kept;
 struct access_line;

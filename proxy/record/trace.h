@@ -1,6 +1,6 @@
 /* The trace that a request is part of: its traceparent field is passed on, begun or dropped. */
-#ifndef EXCHANGE_TRACE_H
-#define EXCHANGE_TRACE_H
+#ifndef RECORD_TRACE_H
+#define RECORD_TRACE_H
 
 #include <stdint.h>
 

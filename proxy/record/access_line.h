@@ -2,8 +2,8 @@
  * A line of the access log, from its values: Combined, with the proxy's own fields behind it, or a
  * JSON object.
  */
-#ifndef EXCHANGE_ACCESS_LINE_H
-#define EXCHANGE_ACCESS_LINE_H
+#ifndef RECORD_ACCESS_LINE_H
+#define RECORD_ACCESS_LINE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* The values of an exchange's line in the access log. */
-#include "exchange/access.h"
+#include "record/access.h"
 
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "exchange/access_line.h"
-#include "exchange/access_text.h"
+#include "record/access_line.h"
+#include "record/access_text.h"
 #include "exchange/exchange.h"
 #include "http/forwarded.h"
 

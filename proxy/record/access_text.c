@@ -1,4 +1,4 @@
-#include "exchange/access_text.h"
+#include "record/access_text.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
  * However long the texts are, the fields behind them must be there: each text has a length of its
  * own that it may take up, escapes included, and their sum fits into a line.
  */
-#ifndef EXCHANGE_ACCESS_TEXT_H
-#define EXCHANGE_ACCESS_TEXT_H
+#ifndef RECORD_ACCESS_TEXT_H
+#define RECORD_ACCESS_TEXT_H
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* The line of an exchange at each stage of its life, as exchange_log writes it. What counts it is
  * in test_account. */
-#include "exchange/access.h"
+#include "record/access.h"
 
-#include "fakes/flight.h"
+#include "tests/unit/exchange/fakes/flight.h"
 #include "tests/unit/suite.h"
 
 #define OK3 "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"

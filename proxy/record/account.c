@@ -1,4 +1,4 @@
-#include "exchange/account.h"
+#include "record/account.h"
 
 #include "exchange/exchange.h"
 #include "stats/busiest.h"
