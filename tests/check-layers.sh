@@ -57,8 +57,8 @@ check proxy/net base loop conf net
 	check proxy/worker $below_worker worker
 	below=
 	check proxy/ownership $below_worker worker upstream ownership
-	for floor in upstream site listen exchange record; do
-		[ $floor != exchange ] || below="$below ownership record"
+	for floor in upstream site listen exchange record tunnel; do
+		[ $floor != exchange ] || below="$below ownership record tunnel"
 		check "proxy/$floor" $below_worker body worker $below "$floor"
 		below="$below $floor"
 	done

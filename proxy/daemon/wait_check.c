@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "exchange/exchange.h"
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 #include "exchange/switched.h"
 #include "http1/downstream.h"
 #include "site/site.h"

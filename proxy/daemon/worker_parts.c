@@ -18,7 +18,7 @@
 #include "ownership/owner_sweep.h"
 #include "ownership/owner_use.h"
 #include "ownership/parting.h"
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 #include "exchange/turn_ask.h"
 #include "fleet/fleet_part.h"
 #include "http1/downstream.h"

@@ -2,7 +2,7 @@
 
 #include "record/account.h"
 #include "exchange/exchange.h"
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "exchange/switched.h"

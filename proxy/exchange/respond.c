@@ -8,7 +8,7 @@
 #include "exchange/endless.h"
 #include "exchange/exchange.h"
 #include "ownership/parting.h"
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 #include "exchange/pin.h"
 #include "exchange/reply.h"
 #include "exchange/seek.h"

@@ -7,7 +7,7 @@
 #include "base/container.h"
 #include "exchange/delay_line.h"
 #include "exchange/exchange.h"
-#include "exchange/kept_request.h"
+#include "tunnel/kept_request.h"
 #include "exchange/reply.h"
 #include "http/problem.h"
 #include "worker/worker_clock.h"

@@ -119,7 +119,7 @@ struct worker {
 	struct route_scratch *route_scratch;
 	struct listener *listeners;
 	struct downstream *downstreams; /* all client connections */
-	struct passage *passages;       /* what exchanges have become: exchange/passage.h */
+	struct passage *passages;       /* what exchanges have become: tunnel/passage.h */
 	uint64_t exchange_count;        /* alive, those whose client left included */
 	struct exchange *orphans; /* their clients have left, their responses are still to come */
 	struct exchange *spare_exchanges;

@@ -9,7 +9,7 @@
 
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 #include "http1/downstream.h"
 #include "upstream/server_inside.h"
 #include "tests/unit/suite.h"

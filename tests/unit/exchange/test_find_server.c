@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "exchange/judge.h"
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 #include "fakes/flight.h"
 #include "stats/stats.h"
 #include "tests/unit/suite.h"

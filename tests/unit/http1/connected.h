@@ -6,7 +6,7 @@
 #include <netinet/in.h>
 
 #include "tests/unit/exchange/fakes/flight.h"
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 #include "http1/downstream.h"
 
 struct connected {

@@ -15,7 +15,7 @@
 #include "exchange/forwarding.h"
 #include "exchange/judge.h"
 #include "ownership/parting.h"
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 #include "exchange/pin.h"
 #include "exchange/respond.h"
 #include "http1/http1_response.h"

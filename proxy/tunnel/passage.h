@@ -16,8 +16,8 @@
  * A socket whose messages are read (websocket/) takes it over with its beginning: then what comes
  * and when it ends is the socket's affair.
  */
-#ifndef EXCHANGE_PASSAGE_H
-#define EXCHANGE_PASSAGE_H
+#ifndef TUNNEL_PASSAGE_H
+#define TUNNEL_PASSAGE_H
 
 #include "body/flow.h"
 #include "record/account.h"

@@ -6,8 +6,8 @@
  *   reset --passage_reset--> bytes are on their way --taken, no progress, gone--> reset, ended
  *                                     `-- looks: by the clock, and at its events
  */
-#ifndef EXCHANGE_PASSAGE_RESET_H
-#define EXCHANGE_PASSAGE_RESET_H
+#ifndef TUNNEL_PASSAGE_RESET_H
+#define TUNNEL_PASSAGE_RESET_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
-#include "exchange/passage_reset.h"
+#include "tunnel/passage_reset.h"
 
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 #include "worker/worker_clock.h"
 
 /* Between two looks; and how many of them in a row may find no progress: 10 s. */

@@ -1,4 +1,4 @@
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 #include "record/access_line.h"
 #include "exchange/exchange.h"
 #include "exchange/hop.h"
-#include "exchange/kept_request.h"
+#include "tunnel/kept_request.h"
 #include "ownership/parting.h"
-#include "exchange/passage_reset.h"
+#include "tunnel/passage_reset.h"
 #include "exchange/switched.h"
 #include "gate/kept_receipt.h"
 #include "listen/listener.h"

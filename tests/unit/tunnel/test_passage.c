@@ -1,11 +1,11 @@
 /* What an exchange becomes behind a 101: how it begins, what passes, and each way in which it ends.
  */
-#include "exchange/passage.h"
+#include "tunnel/passage.h"
 
 #include <malloc.h>
 
 #include "daemon/wait_check.h"
-#include "fakes/flight.h"
+#include "tests/unit/exchange/fakes/flight.h"
 #include "stats/stats.h"
 #include "tests/unit/suite.h"
 
