@@ -1,7 +1,7 @@
 #!/bin/sh
 # No room includes one above it, and rooms on one floor not each other, but http and net may know
 # the configuration: throttle | base < loop, conf < http, net < gate, queue, stats, spool, store < body, worker
-# < upstream < site < listen, ownership < exchange < http1, websocket, fleet, semaphore < daemon < admin, cli. TAP.
+# < upstream < site < listen, ownership < exchange < http1, websocket, gateway, channels, fleet, semaphore < daemon < admin, cli. TAP.
 cd "${top_srcdir:-.}" || exit 1
 count=0 failed=0 checked=
 
@@ -63,10 +63,13 @@ check proxy/net base loop conf net
 		below="$below $floor"
 	done
 	below="$below store"
-	for protocol in http1 websocket fleet semaphore; do
+	for protocol in http1 fleet semaphore; do
 		check "proxy/$protocol" $below_worker body worker $below "$protocol"
 	done
-	below="$below http1 websocket fleet semaphore daemon"
+	for protocol in websocket gateway channels; do
+		check "proxy/$protocol" $below_worker body worker $below websocket gateway channels
+	done
+	below="$below http1 websocket gateway channels fleet semaphore daemon"
 	check proxy/daemon $below_worker body worker $below
 	check proxy/admin $below_worker body worker $below admin
 	check proxy/cli $below_worker body worker $below admin cli

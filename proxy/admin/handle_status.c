@@ -21,7 +21,7 @@
 #endif
 #include "stats/exposition.h"
 #include "throttle/throttle.h"
-#include "websocket/publish.h"
+#include "channels/publish.h"
 
 void admin_get_status(struct admin_request *request)
 {

@@ -1,5 +1,5 @@
 /*
- * What an item to publish says to held responses (websocket/grip_hold.h):
+ * What an item to publish says to held responses (channels/grip_hold.h):
  *
  *   "http-response": {"code": 200, "headers": {"Content-Type": "text/plain"}, "body": "hello"}
  *   "http-stream": {"content": "hello"}, or {"action": "close"}
@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "websocket/publish.h"
+#include "channels/publish.h"
 
 /* Where texts are composed; each call takes some. */
 struct publish_room {

@@ -7,7 +7,7 @@
 
 #include "admin/publish_http.h"
 #include "base/base64.h"
-#include "websocket/grip_control.h"
+#include "channels/grip_control.h"
 #include "websocket/messages.h"
 #include "websocket/utf8.h"
 

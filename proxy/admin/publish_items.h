@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "websocket/publish.h"
+#include "channels/publish.h"
 
 /* Items of one publication. */
 #define PUBLISH_ITEMS_MOST 10000

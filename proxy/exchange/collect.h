@@ -1,5 +1,5 @@
 /*
- * An answer that is read whole, for the gateway that has asked (websocket/gateway.h), and not
+ * An answer that is read whole, for the gateway that has asked (gateway/gateway.h), and not
  * relayed to a client: that to the request that opens a socket, and those to its messages.
  *
  *   head --switched->collects--> down.spool --all of it--> switched->answered

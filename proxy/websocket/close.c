@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "record/account.h"
-#include "websocket/gateway.h"
+#include "gateway/gateway.h"
 #include "websocket/send.h"
 #include "websocket/write.h"
 

@@ -7,8 +7,8 @@
 #include "conf/value.h"
 #include "gate/identity.h"
 #include "http/forwarded.h"
-#include "websocket/gateway.h"
-#include "websocket/grip.h"
+#include "gateway/gateway.h"
+#include "channels/grip.h"
 #include "websocket/view.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */

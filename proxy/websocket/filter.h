@@ -11,7 +11,7 @@
 #include "base/slice.h"
 #include "conf/conf.h"
 #include "throttle/throttle.h"
-#include "websocket/grip_control.h"
+#include "channels/grip_control.h"
 
 #define FILTER_NAME_BYTES 256
 

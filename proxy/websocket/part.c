@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-#include "websocket/gateway.h"
-#include "websocket/grip_hold.h"
-#include "websocket/publish.h"
+#include "gateway/gateway.h"
+#include "channels/grip_hold.h"
+#include "channels/publish.h"
 #include "websocket/socket.h"
 #include "websocket/sockets.h"
 #include "websocket/times.h"

@@ -2,7 +2,7 @@
 #include "websocket/read_client.h"
 
 #include "websocket/close.h"
-#include "websocket/gateway.h"
+#include "gateway/gateway.h"
 #include "websocket/message.h"
 #include "websocket/times.h"
 #include "websocket/unfinished.h"

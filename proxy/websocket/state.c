@@ -1,6 +1,6 @@
 #include "websocket/state.h"
 
-#include "websocket/gateway.h"
+#include "gateway/gateway.h"
 
 bool socket_may_work(struct websocket *socket, unsigned *work)
 {

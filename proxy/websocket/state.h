@@ -33,10 +33,10 @@
 #include "exchange/exchange.h"
 #include "tunnel/kept_request.h"
 #include "tunnel/passage.h"
-#include "websocket/channels.h"
+#include "channels/channels.h"
 #include "websocket/messages.h"
-#include "websocket/meta.h"
-#include "websocket/shared_listener.h"
+#include "gateway/meta.h"
+#include "gateway/shared_listener.h"
 #include "websocket/sockets.h"
 
 /* Events and reads of each of a socket's sides in one turn, before it is the others'. So many bytes

@@ -23,9 +23,9 @@
 
 #include "listen/listener.h"
 #include "websocket/close.h"
-#include "websocket/gateway.h"
+#include "gateway/gateway.h"
 #include "websocket/send.h"
-#include "websocket/grip.h"
+#include "channels/grip.h"
 
 #define NEVER_MS UINT64_MAX
 

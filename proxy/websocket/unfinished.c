@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "websocket/close.h"
-#include "websocket/gateway.h"
+#include "gateway/gateway.h"
 
 /* What a short one holds where it rests is a multiple of this. */
 #define REST_BYTES 1024

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-#include "websocket/gateway.h"
-#include "websocket/meta.h"
+#include "gateway/gateway.h"
+#include "gateway/meta.h"
 #include "websocket/state.h"
 
 #define VIEW_NAME_BYTES 256

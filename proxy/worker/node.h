@@ -82,7 +82,7 @@ struct node {
 	atomic_uint clients;           /* open connections, over all workers */
 	atomic_uint running;           /* workers that have not ended */
 	atomic_bool stopping;          /* nothing new begins: lame duck, then the drain */
-	struct publishing *publishing; /* websocket/publish.h; NULL: it reads no WebSockets */
+	struct publishing *publishing; /* channels/publish.h; NULL: it reads no WebSockets */
 };
 
 /* Makes every worker look again whether it is done. Any thread. */

@@ -7,7 +7,7 @@
  */
 #include "fuzz_message.h"
 
-#include "websocket/gateway.h"
+#include "gateway/gateway.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

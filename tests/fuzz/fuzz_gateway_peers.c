@@ -15,8 +15,8 @@
 
 #include "queue/queue.h"
 #include "websocket/close.h"
-#include "websocket/gateway.h"
-#include "websocket/gateway_event.h"
+#include "gateway/gateway.h"
+#include "gateway/gateway_event.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

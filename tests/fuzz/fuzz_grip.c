@@ -9,7 +9,7 @@
 
 #include "admin/publish_items.h"
 #include "admin/publish_token.h"
-#include "websocket/grip_control.h"
+#include "channels/grip_control.h"
 #include "websocket/messages.h"
 #include "websocket/utf8.h"
 

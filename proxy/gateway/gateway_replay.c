@@ -1,0 +1,103 @@
+#include "gateway/gateway_replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/gateway_event.h"
+
+void replay_accept(struct gateway_replay *replay, struct slice value)
+{
+	uint64_t bytes = 0;
+
+	replay->accepted = REPLAY_ACCEPTS_ALL;
+	if (value.len == 0 || value.len > 18)
+		return;
+	for (size_t i = 0; i < value.len; i++) {
+		if (value.at[i] < '0' || value.at[i] > '9')
+			return;
+		bytes = bytes * 10 + (uint64_t)(value.at[i] - '0');
+	}
+	replay->accepted = bytes;
+}
+
+/* What is left of the events of a request when `accepted` bytes of their content are taken off.
+ * Those of CLOSE count, and are not left. */
+struct rest {
+	uint64_t content; /* of all events */
+	uint64_t left;    /* of it, in those that are left */
+	size_t bytes;     /* of those, as events */
+};
+
+/* Writes them to `to` unless that is NULL. */
+static struct rest find_rest(struct slice events, uint64_t accepted, char *to)
+{
+	struct rest rest = {0};
+	struct gateway_event event;
+
+	while (gateway_event_read(&events, &event) == GATEWAY_EVENT_READ) {
+		size_t off = event.content.len < accepted ? event.content.len : (size_t)accepted;
+		bool is_message =
+			event.kind == GATEWAY_EVENT_TEXT || event.kind == GATEWAY_EVENT_BINARY;
+		rest.content += event.content.len;
+		accepted -= off;
+		if (off == event.content.len || !is_message)
+			continue;
+		event.content.at += off;
+		event.content.len -= off;
+		rest.left += event.content.len;
+		if (to)
+			gateway_event_write(&event, to + rest.bytes);
+		rest.bytes += gateway_event_bytes(&event);
+	}
+	return rest;
+}
+
+const char *replay_keep(struct gateway_replay *replay, struct slice events, uint64_t most)
+{
+	struct rest rest;
+
+	if (replay->accepted == REPLAY_ACCEPTS_ALL)
+		return NULL;
+	rest = find_rest(events, replay->accepted, NULL);
+	if (replay->accepted > rest.content)
+		return "answer that accepts more than was sent";
+	if (rest.left > most)
+		return "answer that accepts too little";
+	if (rest.bytes == 0)
+		return NULL;
+	replay->events = malloc(rest.bytes);
+	if (!replay->events)
+		return "no memory";
+	replay->bytes = rest.bytes;
+	replay->content = rest.left;
+	find_rest(events, replay->accepted, replay->events);
+	return NULL;
+}
+
+bool replay_put(struct gateway_replay *replay, char **events, uint64_t *length)
+{
+	char *joined;
+
+	replay->sent = 0;
+	if (!replay->events)
+		return true;
+	joined = malloc(replay->bytes + *length);
+	if (!joined)
+		return false;
+	memcpy(joined, replay->events, replay->bytes);
+	if (*length > 0)
+		memcpy(joined + replay->bytes, *events, *length);
+	free(*events);
+	*events = joined;
+	*length += replay->bytes;
+	replay->sent = replay->content;
+	replay_clear(replay);
+	return true;
+}
+
+void replay_clear(struct gateway_replay *replay)
+{
+	free(replay->events);
+	replay->events = NULL;
+	replay->bytes = replay->content = 0;
+}
