@@ -16,7 +16,7 @@
 struct admin;
 struct conf;
 struct handover;
-struct relay;
+struct daemon;
 
 /* Opens the sockets of [admin] in `conf`, or takes them from `inherited` (NULL: none is), before
  * privileges are dropped. `*admin` is NULL when
@@ -24,9 +24,9 @@ struct relay;
 bool admin_open(const struct conf *conf, struct handover *inherited, struct admin **admin);
 
 /* Serves on them; nothing may fail after it, as socket files are then removed at the end. The
- * relay's main loop must turn until admin_close. False with a line in the
+ * daemon's main loop must turn until admin_close. False with a line in the
  * error log. NULL is ignored. */
-bool admin_start(struct admin *admin, struct relay *relay);
+bool admin_start(struct admin *admin, struct daemon *daemon);
 
 /* Adds the listening sockets, for an upgrade. False without memory. NULL has none. */
 bool admin_give(const struct admin *admin, struct handover *to);

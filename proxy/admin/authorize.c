@@ -9,7 +9,7 @@
 #include "admin/services.h"
 #include "admin/tokens.h"
 #include "base/clock.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "site/site.h"
 
 static const char *field(const struct admin_request *request, const char *name)
@@ -31,7 +31,7 @@ static bool may_be_a_page(const struct admin_request *request)
 
 /* What is_signed asks the main thread, which has the key in effect. */
 struct signed_question {
-	const struct relay *relay;
+	const struct daemon *daemon;
 	const char *authorization;
 	bool good;
 };
@@ -39,7 +39,7 @@ struct signed_question {
 static void look_at_signature(void *ctx)
 {
 	struct signed_question *question = ctx;
-	const struct conf_secret *key = &question->relay->site->conf->grip.key;
+	const struct conf_secret *key = &question->daemon->site->conf->grip.key;
 
 	question->good = publish_token_is_good((struct slice){key->at, key->len},
 		question->authorization, clock_wall_ns() / CLOCK_NS_PER_S);
@@ -48,7 +48,7 @@ static void look_at_signature(void *ctx)
 /* Has a publisher signed its token? */
 static bool is_signed(const struct admin_services *services, const struct admin_request *request)
 {
-	struct signed_question question = {.relay = services->relay,
+	struct signed_question question = {.daemon = services->daemon,
 		.authorization = field(request, MHD_HTTP_HEADER_AUTHORIZATION)};
 
 	return question.authorization && asker_run(services->asker, look_at_signature, &question) &&

@@ -4,10 +4,10 @@
 #define ADMIN_EVENTS_H
 
 struct events;
-struct relay;
+struct daemon;
 
 /* NULL without memory. Main thread, as all of it. */
-struct events *events_new(struct relay *relay);
+struct events *events_new(struct daemon *daemon);
 /* Ends all listeners' responses. */
 void events_close(struct events *events);
 /* Their daemons have ended. NULL is ignored. */

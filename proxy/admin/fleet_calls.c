@@ -10,23 +10,23 @@
 #include "admin/pending.h"
 #include "admin/request.h"
 #include "base/container.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 #define RETRY_AFTER_S 1
 
 struct fleet_calls {
-	struct relay *relay;
+	struct daemon *daemon;
 	struct pending *pending;
 	struct fleet_call *first;
 	unsigned count;
 };
 
-struct fleet_calls *fleet_calls_new(struct relay *relay, struct pending *pending)
+struct fleet_calls *fleet_calls_new(struct daemon *daemon, struct pending *pending)
 {
 	struct fleet_calls *all = calloc(1, sizeof(*all));
 
 	if (all)
-		*all = (struct fleet_calls){.relay = relay, .pending = pending};
+		*all = (struct fleet_calls){.daemon = daemon, .pending = pending};
 	return all;
 }
 
@@ -71,7 +71,7 @@ struct fleet_call *fleet_calls_add(
 	struct admin_request *request, void (*respond)(struct fleet_call *call))
 {
 	struct fleet_calls *all = request->fleet_calls;
-	const struct node *node = &all->relay->node;
+	const struct node *node = &all->daemon->node;
 	struct fleet_call *call = NULL;
 
 	/* One that has ended answers nothing. */
@@ -84,7 +84,7 @@ struct fleet_call *fleet_calls_add(
 			"stopping, or there is no memory.");
 		return NULL;
 	}
-	call->site = site_hold(all->relay->site);
+	call->site = site_hold(all->daemon->site);
 	call->request = request;
 	call->respond = respond;
 	call->inquiry.done = on_done;
@@ -96,10 +96,10 @@ struct fleet_call *fleet_calls_add(
 
 void fleet_calls_begin(struct fleet_call *call)
 {
-	struct relay *relay = call->all->relay;
+	struct daemon *daemon = call->all->daemon;
 
 	call->request->is_pending = true;
-	inquiry_begin(&call->inquiry, relay->node.workers[0], &relay->node.loop);
+	inquiry_begin(&call->inquiry, daemon->node.workers[0], &daemon->node.loop);
 }
 
 #endif

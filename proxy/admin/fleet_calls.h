@@ -15,7 +15,7 @@
 struct admin_request;
 struct fleet_calls;
 struct pending;
-struct relay;
+struct daemon;
 struct site;
 
 struct fleet_call {
@@ -30,7 +30,7 @@ struct fleet_call {
 };
 
 /* NULL without memory. Main thread, as all of it. */
-struct fleet_calls *fleet_calls_new(struct relay *relay, struct pending *pending);
+struct fleet_calls *fleet_calls_new(struct daemon *daemon, struct pending *pending);
 /* The workers have ended, and all requests are answered. NULL is ignored. */
 void fleet_calls_free(struct fleet_calls *calls);
 

@@ -5,7 +5,7 @@
 #include "admin/handlers.h"
 #include "admin/request.h"
 #include "base/clock.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "gate/identity.h"
 #include "http/forwarded.h"
 #include "stats/busiest.h"
@@ -29,14 +29,14 @@ struct busy_list {
 };
 
 /* Adds what the workers counted of one limit. */
-static bool add_workers(const struct relay *relay, size_t limit, enum busiest_kind kind,
+static bool add_workers(const struct daemon *daemon, size_t limit, enum busiest_kind kind,
 	uint64_t now_ns, struct busiest_sum *sum)
 {
-	unsigned row = relay->site->rows.limits[limit];
+	unsigned row = daemon->site->rows.limits[limit];
 
-	for (unsigned i = 0; i < relay->node.worker_count; i++) {
+	for (unsigned i = 0; i < daemon->node.worker_count; i++) {
 		const struct busiest *busiest =
-			busiest_row_of(relay->node.workers[i]->busiest, row, kind);
+			busiest_row_of(daemon->node.workers[i]->busiest, row, kind);
 		if (busiest && !busiest_read(busiest, now_ns, sum))
 			return false;
 	}
@@ -44,12 +44,12 @@ static bool add_workers(const struct relay *relay, size_t limit, enum busiest_ki
 }
 
 /* The order of the answer: most refused are those that a limit refuses, in shadow mode or not. */
-static bool sum_sorted(const struct relay *relay, size_t limit, enum busiest_kind sort,
+static bool sum_sorted(const struct daemon *daemon, size_t limit, enum busiest_kind sort,
 	uint64_t now_ns, struct busiest_sum *sum)
 {
-	bool good = add_workers(relay, limit, sort, now_ns, sum) &&
+	bool good = add_workers(daemon, limit, sort, now_ns, sum) &&
 		    (sort != BUSIEST_REFUSED ||
-			    add_workers(relay, limit, BUSIEST_SHADOW_REFUSED, now_ns, sum));
+			    add_workers(daemon, limit, BUSIEST_SHADOW_REFUSED, now_ns, sum));
 
 	busiest_sum_sort(sum);
 	return good;
@@ -88,17 +88,17 @@ static bool add_rows(struct busy_list *list, const struct conf_limit *limit,
 }
 
 static bool add_limit(
-	const struct relay *relay, struct busy_list *list, size_t limit, size_t wanted)
+	const struct daemon *daemon, struct busy_list *list, size_t limit, size_t wanted)
 {
 	struct busiest_sum sums[BUSIEST_KINDS] = {{0}}, sorted = {0};
 	uint64_t now_ns = clock_monotonic_ns();
-	bool good = sum_sorted(relay, limit, list->sort, now_ns, &sorted);
+	bool good = sum_sorted(daemon, limit, list->sort, now_ns, &sorted);
 
 	for (unsigned kind = 0; good && kind < BUSIEST_KINDS; kind++) {
-		good = add_workers(relay, limit, kind, now_ns, &sums[kind]);
+		good = add_workers(daemon, limit, kind, now_ns, &sums[kind]);
 		busiest_sum_sort(&sums[kind]);
 	}
-	good = good && add_rows(list, &relay->site->conf->limits[limit], &sorted, sums, wanted);
+	good = good && add_rows(list, &daemon->site->conf->limits[limit], &sorted, sums, wanted);
 	for (unsigned kind = 0; kind < BUSIEST_KINDS; kind++)
 		busiest_sum_clear(&sums[kind]);
 	busiest_sum_clear(&sorted);
@@ -107,14 +107,14 @@ static bool add_limit(
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-static void add_usage(const struct relay *relay, const struct busy_caller *row, json_t *object)
+static void add_usage(const struct daemon *daemon, const struct busy_caller *row, json_t *object)
 {
 	struct throttle_key key = {.lo = row->caller.caller};
 	struct throttle_outcome outcome;
-	int number = throttle_table_find(relay->node.throttles, row->limit->name);
+	int number = throttle_table_find(daemon->node.throttles, row->limit->name);
 
-	if (number < 0 || !throttle_explain(relay->node.throttles, (uint32_t)number, key,
-				  relay_throttle_ns(relay), &outcome))
+	if (number < 0 || !throttle_explain(daemon->node.throttles, (uint32_t)number, key,
+				  daemon_throttle_ns(daemon), &outcome))
 		outcome = (struct throttle_outcome){
 			.quota = row->limit->amount, .remaining = row->limit->amount};
 	uint64_t used = outcome.quota > outcome.remaining ? outcome.quota - outcome.remaining : 0;
@@ -124,7 +124,7 @@ static void add_usage(const struct relay *relay, const struct busy_caller *row, 
 	json_object_set_new(object, "banned_ms", admin_ban_ms(&outcome));
 }
 
-static json_t *row_of(const struct relay *relay, const struct busy_caller *row)
+static json_t *row_of(const struct daemon *daemon, const struct busy_caller *row)
 {
 	const struct throttle_key key = {.lo = row->caller.caller};
 	char hash[IDENTITY_SHORT_BYTES], address[FORWARDED_ADDRESS_BYTES];
@@ -140,7 +140,7 @@ static json_t *row_of(const struct relay *relay, const struct busy_caller *row)
 		(json_int_t)row->errors[BUSIEST_REFUSED], "shadow_refused_error",
 		(json_int_t)row->errors[BUSIEST_SHADOW_REFUSED]);
 	if (object)
-		add_usage(relay, row, object);
+		add_usage(daemon, row, object);
 	return object;
 }
 
@@ -183,7 +183,7 @@ static void respond(struct admin_request *request, struct busy_list *list, size_
 		qsort(list->rows, list->count, sizeof(*list->rows),
 			list->sort == BUSIEST_ADMITTED ? by_admitted : by_refused);
 	for (size_t i = 0; i < list->count && i < wanted; i++)
-		json_array_append_new(rows, row_of(request->relay, &list->rows[i]));
+		json_array_append_new(rows, row_of(request->daemon, &list->rows[i]));
 	uint64_t span_ns = list->since_ns && now_ns > list->since_ns ? now_ns - list->since_ns : 0;
 	admin_respond_json(request, 200,
 		json_pack("{s:s, s:I, s:o}", "sort",
@@ -215,7 +215,7 @@ static bool read_count(const struct admin_request *request, size_t *count)
 
 void admin_get_busiest(struct admin_request *request)
 {
-	const struct relay *relay = request->relay;
+	const struct daemon *daemon = request->daemon;
 	const char *name = admin_argument(request, "limit");
 	struct busy_list list = {0};
 	bool known = !name, good = true;
@@ -227,11 +227,11 @@ void admin_get_busiest(struct admin_request *request)
 			"to 384.");
 		return;
 	}
-	for (size_t i = 0; good && i < relay->site->conf->limit_count; i++) {
-		if (name && strcmp(relay->site->conf->limits[i].name, name) != 0)
+	for (size_t i = 0; good && i < daemon->site->conf->limit_count; i++) {
+		if (name && strcmp(daemon->site->conf->limits[i].name, name) != 0)
 			continue;
 		known = true;
-		good = add_limit(relay, &list, i, wanted);
+		good = add_limit(daemon, &list, i, wanted);
 	}
 	if (!known)
 		admin_respond_problem(request, 404, "There is no limit of this name.");

@@ -9,7 +9,7 @@
 #include "admin/handlers.h"
 #include "admin/json_text.h"
 #include "admin/request.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "exchange/delay_line.h"
 #include "gate/gate.h"
 #include "throttle/throttle.h"
@@ -43,38 +43,38 @@ struct subjects {
 
 #ifdef HAVE_REDIS
 
-static bool is_of_store(const struct relay *relay, const struct conf_limit *limit)
+static bool is_of_store(const struct daemon *daemon, const struct conf_limit *limit)
 {
 	return limit->of_fleet &&
-	       inquiry_is_of_store(relay->node.fleet, limit,
-		       gate_limit_number(relay->site->gate, limit), relay_throttle_ns(relay));
+	       inquiry_is_of_store(daemon->node.fleet, limit,
+		       gate_limit_number(daemon->site->gate, limit), daemon_throttle_ns(daemon));
 }
 
 /* Of a limit that is divided, what is free on this node. */
-static void lessen(const struct relay *relay, struct subject *subject, uint64_t now_ns)
+static void lessen(const struct daemon *daemon, struct subject *subject, uint64_t now_ns)
 {
 	const struct conf_limit *limit = subject->limit;
 
 	if (!limit->of_fleet || limit->fleet_way != CONF_FLEET_SPLIT)
 		return;
 	struct share share = shares_read(
-		fleet_shares(relay->node.fleet), subject->number, limit->amount, now_ns);
+		fleet_shares(daemon->node.fleet), subject->number, limit->amount, now_ns);
 	if (share.kind == SHARE_UNITS && share.units < limit->amount)
 		reserve_lessen(&subject->outcome, limit->amount - share.units);
 }
 
 #else
 
-static bool is_of_store(const struct relay *relay, const struct conf_limit *limit)
+static bool is_of_store(const struct daemon *daemon, const struct conf_limit *limit)
 {
-	(void)relay;
+	(void)daemon;
 	(void)limit;
 	return false;
 }
 
-static void lessen(const struct relay *relay, struct subject *subject, uint64_t now_ns)
+static void lessen(const struct daemon *daemon, struct subject *subject, uint64_t now_ns)
 {
-	(void)relay;
+	(void)daemon;
 	(void)subject;
 	(void)now_ns;
 }
@@ -87,15 +87,15 @@ static void lessen(const struct relay *relay, struct subject *subject, uint64_t 
 static bool find_subject(
 	const struct admin_request *request, const char *key, struct subject *subject)
 {
-	const struct relay *relay = request->relay;
-	int number = throttle_table_find(relay->node.throttles, subject->limit->name);
+	const struct daemon *daemon = request->daemon;
+	int number = throttle_table_find(daemon->node.throttles, subject->limit->name);
 
-	subject->is_at_store = is_of_store(relay, subject->limit);
+	subject->is_at_store = is_of_store(daemon, subject->limit);
 	if (subject->is_at_store)
-		return key && gate_find_shared_caller(relay->site->gate, subject->limit,
+		return key && gate_find_shared_caller(daemon->site->gate, subject->limit,
 				      slice_of(key), &subject->caller);
 	if (key)
-		return gate_find_caller(relay->site->gate, subject->limit, slice_of(key),
+		return gate_find_caller(daemon->site->gate, subject->limit, slice_of(key),
 			&subject->caller, &subject->number);
 	subject->number = (uint32_t)number;
 	return number >= 0 && identity_of_short(slice_of(request->tail), &subject->caller);
@@ -106,7 +106,7 @@ static bool find_subject(
  * problem sent. */
 static long find_subjects(struct admin_request *request, struct subject *found)
 {
-	const struct site *site = request->relay->site;
+	const struct site *site = request->daemon->site;
 	const char *key = admin_argument(request, "key");
 	const char *name = admin_argument(request, "limit");
 	bool known = !name;
@@ -130,7 +130,7 @@ static long find_subjects(struct admin_request *request, struct subject *found)
 		struct subject subject = {.limit = &site->conf->limits[i]};
 		if (name && strcmp(subject.limit->name, name) != 0)
 			continue;
-		if (!key && name && is_of_store(request->relay, subject.limit)) {
+		if (!key && name && is_of_store(request->daemon, subject.limit)) {
 			admin_respond_problem(request, 404,
 				"The limit is shared by the fleet: its store finds callers by "
 				"?key= only.");
@@ -192,11 +192,11 @@ static void respond(struct admin_request *request, const char *name, json_t *lis
 	if (identity_of_short(slice_of(request->tail), &hash)) {
 		admin_respond_json(request, 200,
 			json_pack("{s:s, s:o, s:o}", "caller", request->tail, name, list,
-				"override", admin_override_json(request->relay, hash.lo)));
+				"override", admin_override_json(request->daemon, hash.lo)));
 		return;
 	}
 	json_t *answer = json_pack("{s:o, s:o}", "key", admin_json_text(key), name, list);
-	const char *plan = admin_plan_of_key(request->relay, key);
+	const char *plan = admin_plan_of_key(request->daemon, key);
 	if (answer && strcmp(name, "limits") == 0)
 		json_object_set_new(answer, "plan", plan ? json_string(plan) : json_null());
 	admin_respond_json(request, 200, answer);
@@ -204,9 +204,9 @@ static void respond(struct admin_request *request, const char *name, json_t *lis
 
 /* Looks the caller up in the node's table; resets it there, if that is asked. */
 static void look_up(
-	const struct relay *relay, bool resets, struct subject *subject, uint64_t now_ns)
+	const struct daemon *daemon, bool resets, struct subject *subject, uint64_t now_ns)
 {
-	struct throttle_table *throttles = relay->node.throttles;
+	struct throttle_table *throttles = daemon->node.throttles;
 
 	if (resets) {
 		subject->is_used =
@@ -216,26 +216,26 @@ static void look_up(
 	subject->is_used = throttle_explain(
 		throttles, subject->number, subject->caller, now_ns, &subject->outcome);
 	if (subject->is_used)
-		lessen(relay, subject, now_ns);
+		lessen(daemon, subject, now_ns);
 }
 
 /* Those of the store are known. By its hash, a caller is known by what limits hold of it. */
 static void look_up_all(struct admin_request *request, struct subjects *subjects)
 {
-	uint64_t now_ns = relay_throttle_ns(request->relay);
+	uint64_t now_ns = daemon_throttle_ns(request->daemon);
 	json_t *list = json_array();
 
 	for (long i = 0; i < subjects->count; i++) {
 		struct subject *subject = &subjects->list[i];
 		if (!subject->is_at_store)
-			look_up(request->relay, subjects->resets, subject, now_ns);
+			look_up(request->daemon, subjects->resets, subject, now_ns);
 		if (subjects->resets && subject->is_used)
 			json_array_append_new(list, json_string(subject->limit->name));
 		else if (!subjects->resets && (subject->is_used || !*request->tail))
 			json_array_append_new(list, usage_of(subject));
 	}
 	if (subjects->resets)
-		delay_changed(request->relay->node.delays);
+		delay_changed(request->daemon->node.delays);
 	respond(request, subjects->resets ? "reset" : "limits", list);
 }
 
@@ -245,15 +245,15 @@ static void look_up_all(struct admin_request *request, struct subjects *subjects
  * forgets it before the store does. */
 static void look_up_own(const struct admin_request *request, bool resets, struct subject *subject)
 {
-	const struct relay *relay = request->relay;
+	const struct daemon *daemon = request->daemon;
 	const char *key = admin_argument(request, "key");
 	struct subject own = {.limit = subject->limit};
 
 	if (subject->limit->fleet_way != CONF_FLEET_RELAXED || !key ||
 		!gate_find_caller(
-			relay->site->gate, own.limit, slice_of(key), &own.caller, &own.number))
+			daemon->site->gate, own.limit, slice_of(key), &own.caller, &own.number))
 		return;
-	look_up(relay, resets, &own, relay_throttle_ns(relay));
+	look_up(daemon, resets, &own, daemon_throttle_ns(daemon));
 	subject->is_used = own.is_used;
 	if (own.is_used && !resets && own.outcome.remaining < subject->outcome.remaining)
 		subject->outcome = own.outcome;
@@ -319,7 +319,7 @@ static void ask_store(struct admin_request *request, struct subjects *subjects, 
 
 static void respond_about(struct admin_request *request, bool resets)
 {
-	size_t most = request->relay->site->conf->limit_count;
+	size_t most = request->daemon->site->conf->limit_count;
 	struct subjects *subjects = calloc(1, sizeof(*subjects) + most * sizeof(struct subject));
 	unsigned at_store = 0;
 

@@ -6,7 +6,7 @@
 #include "admin/request.h"
 #include "admin/revise.h"
 #include "conf/reference.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 struct listing {
 	const struct conf *conf;
@@ -51,7 +51,7 @@ static void add_setting(void *ctx, const struct reference_setting *setting)
 
 void admin_get_config(struct admin_request *request)
 {
-	const struct conf *conf = request->relay->site->conf;
+	const struct conf *conf = request->daemon->site->conf;
 	struct listing listing = {.conf = conf, .sections = json_array()};
 
 	reference_each(conf, add_setting, &listing);

@@ -6,7 +6,7 @@
 #include "admin/dashboard_files.h"
 #include "admin/handlers.h"
 #include "admin/request.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 static const char *media_type_of(const char *name)
 {
@@ -40,7 +40,7 @@ void admin_get_dashboard(struct admin_request *request)
 {
 	const char *name = *request->tail ? request->tail : "index.html";
 
-	if (!request->relay->site->conf->admin.dashboard) {
+	if (!request->daemon->site->conf->admin.dashboard) {
 		admin_respond_problem(request, 404, "dashboard = off in [admin].");
 		return;
 	}

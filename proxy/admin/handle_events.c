@@ -10,14 +10,14 @@
 #include "admin/last_second.h"
 #include "admin/request.h"
 #include "base/log.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 #define RETRY_MS 1000
 #define TEXT(x)  #x
 #define FIRST(x) "retry: " TEXT(x) "\n\n"
 
 struct events {
-	struct relay *relay;
+	struct daemon *daemon;
 	struct broadcast *broadcast;
 	struct last_second *last; /* NULL: nobody listens */
 	struct event *timer;
@@ -34,7 +34,7 @@ static void stop(struct events *events)
 /* `id: N`, `event: second`, `data: {...}`. NULL without memory. */
 static char *compose(struct events *events, size_t *bytes)
 {
-	json_t *second = last_second_take(events->last, events->relay);
+	json_t *second = last_second_take(events->last, events->daemon);
 	char *data = second ? json_dumps(second, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
 	char *text = NULL;
 
@@ -70,7 +70,7 @@ static bool start(struct events *events)
 
 	if (events->last)
 		return true;
-	events->last = last_second_new(events->relay);
+	events->last = last_second_new(events->daemon);
 	if (events->last && event_add(events->timer, &second) == 0)
 		return true;
 	last_second_free(events->last);
@@ -78,15 +78,15 @@ static bool start(struct events *events)
 	return false;
 }
 
-struct events *events_new(struct relay *relay)
+struct events *events_new(struct daemon *daemon)
 {
 	struct events *events = calloc(1, sizeof(*events));
 
 	if (!events)
 		return NULL;
-	events->relay = relay;
+	events->daemon = daemon;
 	events->broadcast = broadcast_new();
-	events->timer = event_new(relay->node.loop.base, -1, EV_PERSIST, on_timer, events);
+	events->timer = event_new(daemon->node.loop.base, -1, EV_PERSIST, on_timer, events);
 	if (events->broadcast && events->timer)
 		return events;
 	events_free(events);

@@ -16,7 +16,7 @@
 #include "admin/handlers.h"
 #include "admin/request.h"
 #include "base/clock.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "gate/gate.h"
 #include "gate/readings.h"
 #include "http/forwarded.h"
@@ -158,7 +158,7 @@ static const char *read_question(struct question *question, const struct admin_r
 static struct route_match match_route(
 	const struct admin_request *request, struct question *question, bool *ambiguous)
 {
-	const struct site *site = request->relay->site;
+	const struct site *site = request->daemon->site;
 	const char *name = admin_argument(request, "route");
 	struct route_scratch *scratch = route_scratch_new();
 	struct route_match match = {.outcome = ROUTE_NONE};
@@ -260,17 +260,17 @@ struct fleet_request {
 };
 
 /* By the node's table, of which others may have reserved a part. */
-static void judge_here(const struct relay *relay, const struct throttle_charge *charge,
+static void judge_here(const struct daemon *daemon, const struct throttle_charge *charge,
 	const struct conf_limit *limit, uint64_t now_ns, struct throttle_outcome *outcome)
 {
 	struct throttle_verdict found;
 
-	throttle_peek(relay->node.throttles, charge, 1, now_ns, &found);
+	throttle_peek(daemon->node.throttles, charge, 1, now_ns, &found);
 	*outcome = found.outcome[0];
 	if (!limit->of_fleet || limit->fleet_way != CONF_FLEET_SPLIT)
 		return;
 	struct share share =
-		shares_read(fleet_shares(relay->node.fleet), charge->limit, limit->amount, now_ns);
+		shares_read(fleet_shares(daemon->node.fleet), charge->limit, limit->amount, now_ns);
 	if (share.kind == SHARE_UNITS && share.units < limit->amount)
 		reserve_lessen(outcome, limit->amount - share.units);
 	if (!outcome->violated && outcome->remaining < charge->cost) {
@@ -280,14 +280,14 @@ static void judge_here(const struct relay *relay, const struct throttle_charge *
 }
 
 /* What this node has not published yet is not in the store's sum. */
-static void lessen_by_own(const struct relay *relay, const struct throttle_charge *charge,
+static void lessen_by_own(const struct daemon *daemon, const struct throttle_charge *charge,
 	const struct conf_limit *limit, struct throttle_outcome *outcome)
 {
 	struct throttle_charge look = *charge;
 	struct throttle_outcome own;
 
 	look.cost = 0; /* as the store's: without the request */
-	judge_here(relay, &look, limit, relay_throttle_ns(relay), &own);
+	judge_here(daemon, &look, limit, daemon_throttle_ns(daemon), &own);
 	if (own.remaining >= outcome->remaining)
 		return;
 	outcome->remaining = own.remaining;
@@ -298,11 +298,11 @@ static void lessen_by_own(const struct relay *relay, const struct throttle_charg
 }
 
 /* As gate_explain has it: what is left is after an admitted request, and without a refused one. */
-static void judge_all(const struct relay *relay, const struct inquiry *inquiry,
+static void judge_all(const struct daemon *daemon, const struct inquiry *inquiry,
 	const struct gate_identity *identity, struct throttle_verdict *judged)
 {
 	struct throttle_charge charges[GATE_LIMITS_MAX];
-	uint64_t delay_max_ns[GATE_LIMITS_MAX] = {0}, now_ns = relay_throttle_ns(relay);
+	uint64_t delay_max_ns[GATE_LIMITS_MAX] = {0}, now_ns = daemon_throttle_ns(daemon);
 	unsigned next = 0, at_store = 0; /* bits */
 
 	judged->count = gate_charges(identity, charges);
@@ -313,9 +313,9 @@ static void judge_all(const struct relay *relay, const struct inquiry *inquiry,
 			judged->outcome[i] = inquiry->limits[next++].outcome;
 			at_store |= 1u << i;
 			if (limit->fleet_way == CONF_FLEET_RELAXED)
-				lessen_by_own(relay, &charges[i], limit, &judged->outcome[i]);
+				lessen_by_own(daemon, &charges[i], limit, &judged->outcome[i]);
 		} else {
-			judge_here(relay, &charges[i], limit, now_ns, &judged->outcome[i]);
+			judge_here(daemon, &charges[i], limit, now_ns, &judged->outcome[i]);
 		}
 	}
 	verdict_sum_up(judged, delay_max_ns);
@@ -326,19 +326,20 @@ static void judge_all(const struct relay *relay, const struct inquiry *inquiry,
 		if (judged->admitted && (at_store >> i & 1))
 			outcome->remaining -= cost < outcome->remaining ? cost : outcome->remaining;
 		else if (!judged->admitted && !(at_store >> i & 1) && !outcome->violated)
-			judge_here(relay, &charges[i], gate_limit_at(identity, i), now_ns, outcome);
+			judge_here(
+				daemon, &charges[i], gate_limit_at(identity, i), now_ns, outcome);
 	}
 }
 
 static void on_answer(struct fleet_call *call)
 {
-	const struct relay *relay = call->request->relay;
+	const struct daemon *daemon = call->request->daemon;
 	struct fleet_request *asked = call->more;
 	struct authority_judgement judgement = {0};
 	struct gate_receipt receipt = {0};
 
-	judge_all(relay, &call->inquiry, &asked->identity, &judgement.limits);
-	gate_conclude(&asked->identity, &judgement, NULL, relay_throttle_ns(relay), 0,
+	judge_all(daemon, &call->inquiry, &asked->identity, &judgement.limits);
+	gate_conclude(&asked->identity, &judgement, NULL, daemon_throttle_ns(daemon), 0,
 		&asked->verdict, &receipt);
 	respond_verdict(call->request, asked->route, &asked->verdict);
 }
@@ -346,7 +347,7 @@ static void on_answer(struct fleet_call *call)
 static void explain_fleet(struct admin_request *request, const struct conf_route *route,
 	const struct gate_identity *identity)
 {
-	struct relay *relay = request->relay;
+	struct daemon *daemon = request->daemon;
 	struct fleet_request *asked = calloc(1, sizeof(*asked));
 	struct throttle_charge charges[GATE_LIMITS_MAX];
 	struct gate_receipt receipt;
@@ -356,7 +357,7 @@ static void explain_fleet(struct admin_request *request, const struct conf_route
 		return;
 	}
 	*asked = (struct fleet_request){.route = route, .identity = *identity};
-	bool is_judged = gate_begin(relay->site->gate, route, identity, &asked->verdict, &receipt);
+	bool is_judged = gate_begin(daemon->site->gate, route, identity, &asked->verdict, &receipt);
 	if (!is_judged)
 		respond_verdict(request, route, &asked->verdict);
 	struct fleet_call *call = is_judged ? fleet_calls_add(request, on_answer) : NULL;
@@ -368,8 +369,8 @@ static void explain_fleet(struct admin_request *request, const struct conf_route
 	unsigned count = gate_charges(identity, charges);
 	for (unsigned i = 0; i < count; i++) {
 		const struct conf_limit *limit = gate_limit_at(identity, i);
-		if (limit->of_fleet && inquiry_is_of_store(relay->node.fleet, limit,
-					       charges[i].limit, relay_throttle_ns(relay)))
+		if (limit->of_fleet && inquiry_is_of_store(daemon->node.fleet, limit,
+					       charges[i].limit, daemon_throttle_ns(daemon)))
 			call->inquiry.limits[call->inquiry.count++] = (struct inquiry_limit){
 				limit, .caller = identity->shared[i], .cost = charges[i].cost};
 	}
@@ -390,7 +391,7 @@ static void explain_fleet(struct admin_request *request, const struct conf_route
 
 void admin_get_explain(struct admin_request *request)
 {
-	const struct relay *relay = request->relay;
+	const struct daemon *daemon = request->daemon;
 	struct question *question = calloc(1, sizeof(*question));
 	struct gate_identity identity;
 	struct gate_verdict verdict;
@@ -408,13 +409,13 @@ void admin_get_explain(struct admin_request *request)
 	if (route) {
 		question->input.route = slice_of(route->name);
 		question->input.now_s = clock_wall_ns() / CLOCK_NS_PER_S;
-		gate_identify(relay->site->gate, route, &question->input, &identity);
+		gate_identify(daemon->site->gate, route, &question->input, &identity);
 	}
 	if (route && identity.authority) {
 		explain_fleet(request, route, &identity);
 	} else if (route) {
 		gate_explain(
-			relay->site->gate, route, &identity, relay_throttle_ns(relay), &verdict);
+			daemon->site->gate, route, &identity, daemon_throttle_ns(daemon), &verdict);
 		respond_verdict(request, route, &verdict);
 	}
 	http_head_clear(&question->head);

@@ -10,7 +10,7 @@
 #include "admin/json_text.h"
 #include "admin/request.h"
 #include "base/clock.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "fleet/fleet.h"
 #include "fleet/hand.h"
 #include "fleet/health.h"
@@ -61,9 +61,9 @@ static const char *const downs[] = {[CONF_STORE_DOWN_LOCAL] = "local",
 	[CONF_STORE_DOWN_ADMIT] = "admit"};
 
 /* Those of the fleet that the store judges, each with its rung. */
-static json_t *list_limits(const struct relay *relay)
+static json_t *list_limits(const struct daemon *daemon)
 {
-	const struct conf *conf = relay->site->conf;
+	const struct conf *conf = daemon->site->conf;
 	uint64_t now_ms = clock_monotonic_ns() / CLOCK_NS_PER_MS;
 	json_t *list = json_array();
 
@@ -72,7 +72,7 @@ static json_t *list_limits(const struct relay *relay)
 		if (!ladder_has(limit))
 			continue;
 		struct ladder_sight sight =
-			ladder_look(relay->node.fleet, &relay->node, conf, limit, now_ms);
+			ladder_look(daemon->node.fleet, &daemon->node, conf, limit, now_ms);
 		json_array_append_new(
 			list, json_pack("{s:s, s:s, s:s, s:I, s:I}", "name", limit->name,
 				      "store_down", downs[sight.down], "rung",
@@ -83,20 +83,20 @@ static json_t *list_limits(const struct relay *relay)
 }
 
 /* Of limits that are divided: what this node holds. */
-static json_t *list_shares(const struct relay *relay)
+static json_t *list_shares(const struct daemon *daemon)
 {
 	static const char *const judges[] = {
 		[SHARE_NONE] = "nobody", [SHARE_UNITS] = "node", [SHARE_EXACT] = "store"};
-	const struct shares *shares = fleet_shares(relay->node.fleet);
-	const struct conf *conf = relay->site->conf;
-	uint64_t now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns());
+	const struct shares *shares = fleet_shares(daemon->node.fleet);
+	const struct conf *conf = daemon->site->conf;
+	uint64_t now_ns = clock_anchor_time(&daemon->node.anchor, clock_boot_ns());
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < conf->limit_count; i++) {
 		const struct conf_limit *limit = &conf->limits[i];
 		if (!limit->of_fleet || limit->fleet_way != CONF_FLEET_SPLIT)
 			continue;
-		uint32_t number = gate_limit_number(relay->site->gate, limit);
+		uint32_t number = gate_limit_number(daemon->site->gate, limit);
 		const struct share_cell *cell = shares_cell(shares, number);
 		struct share share = shares_read(shares, number, limit->amount, now_ns);
 		uint64_t left_ns = share.until_ns > now_ns ? share.until_ns - now_ns : 0;
@@ -111,10 +111,10 @@ static json_t *list_shares(const struct relay *relay)
 }
 
 /* What this node has of callers' quotas, with fleet = lease. */
-static json_t *describe_leases(const struct relay *relay)
+static json_t *describe_leases(const struct daemon *daemon)
 {
-	uint64_t now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns());
-	struct hands_sight sight = hands_look(fleet_hands(relay->node.fleet), hand_ms(now_ns));
+	uint64_t now_ns = clock_anchor_time(&daemon->node.anchor, clock_boot_ns());
+	struct hands_sight sight = hands_look(fleet_hands(daemon->node.fleet), hand_ms(now_ns));
 
 	return json_pack("{s:I, s:I}", "callers", (json_int_t)sight.callers, "units",
 		(json_int_t)sight.units);
@@ -148,12 +148,12 @@ static json_t *describe_health(const struct health_sight *sight)
 }
 
 /* Null while the store answers, as far as the workers know. */
-static json_t *describe_trouble(const struct relay *relay)
+static json_t *describe_trouble(const struct daemon *daemon)
 {
 	struct trouble_sight sight;
 	uint64_t now_ns = clock_monotonic_ns();
 
-	trouble_look(fleet_trouble(relay->node.fleet), &sight);
+	trouble_look(fleet_trouble(daemon->node.fleet), &sight);
 	if (sight.count == 0)
 		return json_null();
 	uint64_t lasts_ns = now_ns > sight.since_ns ? now_ns - sight.since_ns : 0;
@@ -163,8 +163,8 @@ static json_t *describe_trouble(const struct relay *relay)
 
 void admin_get_fleet(struct admin_request *request)
 {
-	struct relay *relay = request->relay;
-	const struct conf_fleet *conf = &relay->site->conf->fleet;
+	struct daemon *daemon = request->daemon;
+	const struct conf_fleet *conf = &daemon->site->conf->fleet;
 	struct fleet_nodes nodes;
 	struct health_sight sight;
 
@@ -172,18 +172,18 @@ void admin_get_fleet(struct admin_request *request)
 		admin_respond_problem(request, 404, "There is no [fleet].");
 		return;
 	}
-	fleet_look(relay->node.fleet, &nodes);
-	health_look(fleet_health(relay->node.fleet), &sight);
+	fleet_look(daemon->node.fleet, &nodes);
+	health_look(fleet_health(daemon->node.fleet), &sight);
 	admin_respond_json(request, 200,
 		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			"store", conf->store.text, "node", nodes.name, "connected_workers",
-			(json_int_t)atomic_load(&relay->node.store_links), "workers",
-			(json_int_t)relay->node.worker_count, "store_down", downs[conf->store_down],
-			"trouble", describe_trouble(relay), "eviction",
+			(json_int_t)atomic_load(&daemon->node.store_links), "workers",
+			(json_int_t)daemon->node.worker_count, "store_down",
+			downs[conf->store_down], "trouble", describe_trouble(daemon), "eviction",
 			sight.eviction[0] ? json_string(sight.eviction) : json_null(), "health",
-			describe_health(&sight), "leases", describe_leases(relay), "replicas",
-			list_replicas(&sight), "limits", list_limits(relay), "nodes",
-			list_nodes(&nodes), "shares", list_shares(relay), "primaries",
+			describe_health(&sight), "leases", describe_leases(daemon), "replicas",
+			list_replicas(&sight), "limits", list_limits(daemon), "nodes",
+			list_nodes(&nodes), "shares", list_shares(daemon), "primaries",
 			list_primaries(&nodes)));
 	free(nodes.lines);
 	free(nodes.primaries);

@@ -11,7 +11,7 @@
 #include "base/digest.h"
 #include "base/log.h"
 #include "conf/credentials.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "exchange/delay_line.h"
 #include "gate/gate.h"
 #include "gate/roster.h"
@@ -32,7 +32,7 @@ static bool is_control(char c)
 /* False with the problem sent. */
 static bool read_key(struct admin_request *request, struct key *key)
 {
-	const struct conf *conf = request->relay->site->conf;
+	const struct conf *conf = request->daemon->site->conf;
 	struct slice text = slice_of(request->tail);
 
 	if (!conf->plans_key) {
@@ -56,7 +56,7 @@ static bool read_key(struct admin_request *request, struct key *key)
 /* NULL: no such plan, with the problem sent. */
 static const struct conf_plan *find_plan(struct admin_request *request, const char *name)
 {
-	const struct conf *conf = request->relay->site->conf;
+	const struct conf *conf = request->daemon->site->conf;
 
 	for (size_t i = 0; i < conf->plan_count; i++) {
 		if (strcmp(conf->plans[i].name, name) == 0)
@@ -67,20 +67,20 @@ static const struct conf_plan *find_plan(struct admin_request *request, const ch
 }
 
 /* Its plan's name; NULL: none. `number` is what the roster says of it. */
-static const char *plan_of(const struct relay *relay, struct slice key, uint32_t *number)
+static const char *plan_of(const struct daemon *daemon, struct slice key, uint32_t *number)
 {
-	*number = roster_find_text(relay->roster, key);
+	*number = roster_find_text(daemon->roster, key);
 	if (*number == ROSTER_PLAN_NONE)
-		*number = roster_find_key(relay->roster, key);
+		*number = roster_find_key(daemon->roster, key);
 	if (*number != ROSTER_PLAN_NONE)
-		return roster_plan_name(relay->roster, *number);
-	const struct conf_plan *listed = gate_listed_plan(relay->site->gate, key);
+		return roster_plan_name(daemon->roster, *number);
+	const struct conf_plan *listed = gate_listed_plan(daemon->site->gate, key);
 	return listed ? listed->name : NULL;
 }
 
-const char *admin_plan_of_key(const struct relay *relay, const char *text)
+const char *admin_plan_of_key(const struct daemon *daemon, const char *text)
 {
-	const struct conf *conf = relay->site->conf;
+	const struct conf *conf = daemon->site->conf;
 	struct key key = {.slice = slice_of(text)};
 	uint32_t number;
 
@@ -90,14 +90,14 @@ const char *admin_plan_of_key(const struct relay *relay, const char *text)
 	key.slice.at = key.text;
 	if (credentials_are_keys(conf->plans_key))
 		key.slice.len = credentials_write(slice_of(text), key.text);
-	return plan_of(relay, key.slice, &number);
+	return plan_of(daemon, key.slice, &number);
 }
 
 static void respond(struct admin_request *request, const struct key *key, unsigned status)
 {
-	const struct relay *relay = request->relay;
+	const struct daemon *daemon = request->daemon;
 	uint32_t number;
-	const char *plan = plan_of(relay, key->slice, &number);
+	const char *plan = plan_of(daemon, key->slice, &number);
 	const char *source = number == ROSTER_PLAN_NONE ? "file" : "interface";
 
 	if (number == ROSTER_PLAN_NONE && !plan) {
@@ -107,7 +107,7 @@ static void respond(struct admin_request *request, const struct key *key, unsign
 	admin_respond_json(request, status,
 		json_pack("{s:o, s:s?, s:b, s:s, s:b}", "key", admin_json_text(request->tail),
 			"plan", plan, "revoked", number == ROSTER_PLAN_REVOKED, "source", source,
-			"persists", roster_is_kept(relay->roster) || strcmp(source, "file") == 0));
+			"persists", roster_is_kept(daemon->roster) || strcmp(source, "file") == 0));
 }
 
 void admin_get_key(struct admin_request *request)
@@ -125,10 +125,10 @@ static bool put(struct admin_request *request, struct slice key, uint32_t plan)
 
 	if (admin_is_leaving(request))
 		return false;
-	int error =
-		roster_put_key(request->relay->roster, key, plan, clock_wall_ns() / CLOCK_NS_PER_S);
+	int error = roster_put_key(
+		request->daemon->roster, key, plan, clock_wall_ns() / CLOCK_NS_PER_S);
 	if (error == 0) {
-		delay_changed(request->relay->node.delays);
+		delay_changed(request->daemon->node.delays);
 		return true;
 	}
 	snprintf(detail, sizeof(detail), "The change can't be written to disk: %s.",
@@ -160,13 +160,13 @@ static bool read_change(
 		return true;
 	if (!find_plan(request, name))
 		return false;
-	*plan = roster_plan_number(request->relay->roster, name);
+	*plan = roster_plan_number(request->daemon->roster, name);
 	return true;
 }
 
 void admin_put_key(struct admin_request *request)
 {
-	struct roster *roster = request->relay->roster;
+	struct roster *roster = request->daemon->roster;
 	char digest[DIGEST_TEXT_BYTES];
 	struct key key;
 	uint32_t plan;
@@ -199,7 +199,7 @@ void admin_put_key(struct admin_request *request)
 
 void admin_delete_key(struct admin_request *request)
 {
-	struct roster *roster = request->relay->roster;
+	struct roster *roster = request->daemon->roster;
 	char digest[DIGEST_TEXT_BYTES];
 	struct key key;
 

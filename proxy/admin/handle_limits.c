@@ -5,7 +5,7 @@
 #include "admin/handlers.h"
 #include "admin/request.h"
 #include "admin/revise.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "throttle/throttle.h"
 
 static const char *const algorithms[] = {
@@ -46,11 +46,11 @@ static const char *write_per(const struct conf_limit *limit, char text[static PE
 	return text;
 }
 
-static json_t *verdicts_of(const struct relay *relay, size_t index)
+static json_t *verdicts_of(const struct daemon *daemon, size_t index)
 {
 	uint64_t slots[STATS_LIMIT_SLOTS];
 
-	stats_sum(relay->node.stats, STATS_LIMIT, relay->site->rows.limits[index], slots);
+	stats_sum(daemon->node.stats, STATS_LIMIT, daemon->site->rows.limits[index], slots);
 	return json_pack("{s:I, s:I, s:I, s:I}", "admitted",
 		(json_int_t)slots[STATS_LIMIT_ADMITTED], "refused",
 		(json_int_t)slots[STATS_LIMIT_REFUSED], "delayed",
@@ -58,40 +58,40 @@ static json_t *verdicts_of(const struct relay *relay, size_t index)
 		(json_int_t)slots[STATS_LIMIT_SHADOW_REFUSED]);
 }
 
-static json_t *limit_of(const struct relay *relay, size_t index)
+static json_t *limit_of(const struct daemon *daemon, size_t index)
 {
-	const struct conf_limit *limit = &relay->site->conf->limits[index];
+	const struct conf_limit *limit = &daemon->site->conf->limits[index];
 	struct throttle_counters counters = {0};
-	int number = throttle_table_find(relay->node.throttles, limit->name);
+	int number = throttle_table_find(daemon->node.throttles, limit->name);
 	char per[PER_BYTES];
 
 	if (number >= 0)
-		throttle_table_counters(relay->node.throttles, (uint32_t)number, &counters);
+		throttle_table_counters(daemon->node.throttles, (uint32_t)number, &counters);
 	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s?, s:b, s:b, s:I, s:I, s:I, s:I, s:o}",
 		"name", limit->name, "algorithm", algorithms[limit->algorithm], "unit",
 		limit->unit == CONF_UNIT_BYTES ? "bytes" : "requests", "amount",
 		(json_int_t)limit->amount, "per_ms", (json_int_t)(limit->per_ns / 1000000), "per",
 		write_per(limit, per), "shadow", limit->shadow, "changed",
-		conf_is_revised(relay->site->conf, "limit", limit->name), "callers",
+		conf_is_revised(daemon->site->conf, "limit", limit->name), "callers",
 		(json_int_t)counters.entries, "capacity", (json_int_t)counters.capacity, "evicted",
 		(json_int_t)counters.evicted, "overflowed", (json_int_t)counters.overflowed,
-		"verdicts", verdicts_of(relay, index));
+		"verdicts", verdicts_of(daemon, index));
 }
 
 void admin_get_limits(struct admin_request *request)
 {
-	const struct relay *relay = request->relay;
+	const struct daemon *daemon = request->daemon;
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < relay->site->conf->limit_count; i++)
-		json_array_append_new(list, limit_of(relay, i));
+	for (size_t i = 0; i < daemon->site->conf->limit_count; i++)
+		json_array_append_new(list, limit_of(daemon, i));
 	admin_respond_json(request, 200, json_pack("{s:o}", "limits", list));
 }
 
 /* -1 with the problem sent. */
 static long find_limit(struct admin_request *request)
 {
-	const struct conf *conf = request->relay->site->conf;
+	const struct conf *conf = request->daemon->site->conf;
 
 	for (size_t i = 0; i < conf->limit_count; i++) {
 		if (strcmp(conf->limits[i].name, request->tail) == 0)
@@ -106,7 +106,7 @@ void admin_get_limit(struct admin_request *request)
 	long index = find_limit(request);
 
 	if (index >= 0)
-		admin_respond_json(request, 200, limit_of(request->relay, (size_t)index));
+		admin_respond_json(request, 200, limit_of(request->daemon, (size_t)index));
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -168,7 +168,7 @@ void admin_patch_limit(struct admin_request *request)
 		admin_respond_problem(request, 400,
 			"Expected settings of [limit] such as {\"rate\": \"200 per 10s\"}.");
 	} else if (admin_revise(request, change.revisions, change.count)) {
-		json_t *answer = limit_of(request->relay, (size_t)find_limit(request));
+		json_t *answer = limit_of(request->daemon, (size_t)find_limit(request));
 		json_object_set_new(answer, "persists", json_false());
 		json_object_set_new(answer, "detail", json_string(ADMIN_UNTIL_RELOAD));
 		admin_respond_json(request, 200, answer);

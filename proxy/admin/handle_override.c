@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "conf/value.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "exchange/delay_line.h"
 #include "gate/identity.h"
 #include "gate/roster.h"
@@ -21,7 +21,7 @@ static uint64_t now_s(void)
 	return clock_wall_ns() / CLOCK_NS_PER_S;
 }
 
-static json_t *override_of(const struct relay *relay, const struct roster_override *override)
+static json_t *override_of(const struct daemon *daemon, const struct roster_override *override)
 {
 	static const char *const kinds[] = {
 		[ROSTER_EXEMPT] = "exempt", [ROSTER_DENY] = "deny", [ROSTER_PLAN] = "plan"};
@@ -32,16 +32,16 @@ static json_t *override_of(const struct relay *relay, const struct roster_overri
 		return json_null();
 	clock_format_iso(&cache, override->until_s * CLOCK_NS_PER_S, until);
 	return json_pack("{s:s, s:s?, s:s, s:b}", "kind", kinds[override->kind], "plan",
-		override->kind == ROSTER_PLAN ? roster_plan_name(relay->roster, override->plan)
+		override->kind == ROSTER_PLAN ? roster_plan_name(daemon->roster, override->plan)
 					      : NULL,
-		"until", until, "persists", roster_is_kept(relay->roster));
+		"until", until, "persists", roster_is_kept(daemon->roster));
 }
 
-json_t *admin_override_json(const struct relay *relay, uint64_t caller)
+json_t *admin_override_json(const struct daemon *daemon, uint64_t caller)
 {
-	struct roster_override override = roster_find_override(relay->roster, caller, now_s());
+	struct roster_override override = roster_find_override(daemon->roster, caller, now_s());
 
-	return override_of(relay, &override);
+	return override_of(daemon, &override);
 }
 
 /* The caller of `HASH/override`. False with the problem sent. */
@@ -73,12 +73,12 @@ static uint64_t read_seconds(const json_t *value)
 static bool read_plan(
 	struct admin_request *request, const char *name, struct roster_override *override)
 {
-	const struct conf *conf = request->relay->site->conf;
+	const struct conf *conf = request->daemon->site->conf;
 
 	override->kind = ROSTER_PLAN;
 	for (size_t i = 0; i < conf->plan_count; i++) {
 		if (strcmp(conf->plans[i].name, name) == 0) {
-			override->plan = roster_plan_number(request->relay->roster, name);
+			override->plan = roster_plan_number(request->daemon->roster, name);
 			return true;
 		}
 	}
@@ -114,9 +114,9 @@ static bool put(struct admin_request *request, uint64_t caller, struct roster_ov
 
 	if (admin_is_leaving(request))
 		return false;
-	int error = roster_put_override(request->relay->roster, caller, override, now_s());
+	int error = roster_put_override(request->daemon->roster, caller, override, now_s());
 	if (error == 0) {
-		delay_changed(request->relay->node.delays);
+		delay_changed(request->daemon->node.delays);
 		return true;
 	}
 	snprintf(detail, sizeof(detail), "The change can't be written to disk: %s.",
@@ -131,7 +131,7 @@ static void respond(struct admin_request *request, const struct throttle_key *ca
 	char text[IDENTITY_SHORT_BYTES];
 
 	identity_short(caller, text);
-	json_t *override = admin_override_json(request->relay, caller->lo);
+	json_t *override = admin_override_json(request->daemon, caller->lo);
 	log_info("caller %.*s: override %s%s%s by the admin interface", (int)sizeof(text), text,
 		json_is_null(override) ? "ended"
 				       : json_string_value(json_object_get(override, "kind")),
@@ -162,7 +162,7 @@ void admin_delete_override(struct admin_request *request)
 
 	if (!read_caller(request, &caller))
 		return;
-	if (roster_find_override(request->relay->roster, caller.lo, now_s()).kind ==
+	if (roster_find_override(request->daemon->roster, caller.lo, now_s()).kind ==
 		ROSTER_NO_OVERRIDE)
 		admin_respond_problem(request, 404, "There is no override of this caller.");
 	else if (put(request, caller.lo, &none))

@@ -6,7 +6,7 @@
 
 #ifdef HAVE_WEBSOCKET
 #include "admin/publish_items.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 #define RETRY_AFTER_S 1
 
@@ -44,7 +44,7 @@ void admin_post_publish(struct admin_request *request)
 		return;
 	}
 	enum publish_result result =
-		publish(request->relay->node.publishing, items.items, items.count, &subscriptions);
+		publish(request->daemon->node.publishing, items.items, items.count, &subscriptions);
 	respond(request, result, items.count, subscriptions);
 	publish_items_end(&items);
 }

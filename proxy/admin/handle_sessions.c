@@ -9,7 +9,7 @@
 #include "admin/json_text.h"
 #include "admin/request.h"
 #include "base/clock.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "ownership/owners.h"
 
 #define SESSION_ID_BYTES 33 /* 128 bits in hexadecimal, and a NUL */
@@ -66,12 +66,12 @@ void admin_get_sessions(struct admin_request *request)
 {
 	const char *count = admin_argument(request, "count");
 	unsigned long wanted = count ? strtoul(count, NULL, 10) : LIST_DEFAULT;
-	struct listing listing = {.owners = request->relay->node.owners,
+	struct listing listing = {.owners = request->daemon->node.owners,
 		.list = json_array(),
 		.left = wanted < LIST_MAX ? wanted : LIST_MAX,
 		.state = admin_argument(request, "state")};
 
-	if (!queue_each_session(request->relay->node.queue, visit, &listing)) {
+	if (!queue_each_session(request->daemon->node.queue, visit, &listing)) {
 		json_decref(listing.list);
 		admin_respond_problem(request, 503, "No memory.");
 		return;
@@ -116,12 +116,12 @@ static bool visit_wanted(void *ctx, const struct session_view *view)
 
 void admin_get_session(struct admin_request *request)
 {
-	struct wanted wanted = {.owners = request->relay->node.owners};
+	struct wanted wanted = {.owners = request->daemon->node.owners};
 	const char *rest = read_id(request->tail, &wanted.key);
 
 	if (!rest || *rest)
 		admin_respond_problem(request, 404, "A session's path is its id of 32 digits.");
-	else if (!queue_each_session(request->relay->node.queue, visit_wanted, &wanted))
+	else if (!queue_each_session(request->daemon->node.queue, visit_wanted, &wanted))
 		admin_respond_problem(request, 503, "No memory.");
 	else if (!wanted.found)
 		admin_respond_problem(request, 404, "There is no such session.");
@@ -148,8 +148,8 @@ void admin_post_session(struct admin_request *request)
 	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
 		if (strcmp(rest + 1, operations[i].word) != 0)
 			continue;
-		enum session_state now = queue_close_session(
-			request->relay->node.queue, key, operations[i].state, clock_monotonic_ns());
+		enum session_state now = queue_close_session(request->daemon->node.queue, key,
+			operations[i].state, clock_monotonic_ns());
 		if (now != SESSION_OPEN)
 			admin_respond_json(
 				request, 200, json_pack("{s:s}", "state", session_state_name(now)));

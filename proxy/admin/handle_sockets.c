@@ -10,7 +10,7 @@
 #include "admin/socket_calls.h"
 #include "base/base64.h"
 #include "conf/value.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "websocket/messages.h"
 
 #define LIST_DEFAULT    100
@@ -78,7 +78,7 @@ static bool read_filter(
 /* False with the problem sent: it is none of this process. */
 static bool read_id(struct admin_request *request, struct slice text, uint64_t *id)
 {
-	if (socket_id_read(text, request->relay->node.socket_ids, id) && *id != 0)
+	if (socket_id_read(text, request->daemon->node.socket_ids, id) && *id != 0)
 		return true;
 	admin_respond_problem(request, 404, "There is no such socket.");
 	return false;
@@ -121,7 +121,7 @@ void admin_get_socket(struct admin_request *request)
 static bool compose(struct admin_request *request, struct socket_command *command, uint8_t opcode,
 	struct slice payload)
 {
-	command->frame = shared_frame_new(&request->relay->node.sends, opcode, payload);
+	command->frame = shared_frame_new(&request->daemon->node.sends, opcode, payload);
 	if (command->frame)
 		return true;
 	request->retry_after_s = 1;

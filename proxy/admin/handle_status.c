@@ -11,7 +11,7 @@
 #include "admin/request.h"
 #include "base/clock.h"
 #include "config.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "fleet/fleet.h"
 #include "fleet/shares.h"
 #ifdef HAVE_REDIS
@@ -25,11 +25,11 @@
 
 void admin_get_status(struct admin_request *request)
 {
-	struct relay *relay = request->relay;
-	const struct conf *conf = relay->site->conf;
+	struct daemon *daemon = request->daemon;
+	const struct conf *conf = daemon->site->conf;
 	char started[CLOCK_ISO_BYTES];
 	struct clock_cache cache = {0};
-	uint64_t up_ns = clock_monotonic_ns() - relay->started_ns;
+	uint64_t up_ns = clock_monotonic_ns() - daemon->started_ns;
 
 	clock_format_iso(&cache, clock_wall_ns() - up_ns, started);
 	admin_respond_json(request, 200,
@@ -37,10 +37,10 @@ void admin_get_status(struct admin_request *request)
 			PACKAGE_VERSION, "configuration", admin_json_text(conf->path), "pid",
 			(json_int_t)getpid(), "started", started, "uptime_ms",
 			(json_int_t)(up_ns / CLOCK_NS_PER_MS), "workers",
-			(json_int_t)relay->node.worker_count, "client_connections",
-			(json_int_t)atomic_load(&relay->node.clients), "queue",
-			admin_json_queue(relay->node.queue), "draining", relay->node.stopping,
-			"certificates", certificate_facts_json(relay->site)));
+			(json_int_t)daemon->node.worker_count, "client_connections",
+			(json_int_t)atomic_load(&daemon->node.clients), "queue",
+			admin_json_queue(daemon->node.queue), "draining", daemon->node.stopping,
+			"certificates", certificate_facts_json(daemon->site)));
 }
 
 static void respond_text(struct admin_request *request, unsigned status, const char *text)
@@ -60,14 +60,14 @@ void admin_get_health(struct admin_request *request)
 /* New requests are welcome: it serves and does not drain. */
 void admin_get_ready(struct admin_request *request)
 {
-	struct relay *relay = request->relay;
+	struct daemon *daemon = request->daemon;
 
-	if (relay->node.stopping)
+	if (daemon->node.stopping)
 		respond_text(request, 503, "draining\n");
-	else if (atomic_load(&relay->listening.deaf) > 0)
+	else if (atomic_load(&daemon->listening.deaf) > 0)
 		respond_text(request, 503, "not listening\n");
-	else if (relay->site->conf->fleet.store_required &&
-		 atomic_load(&relay->node.store_links) != relay->node.worker_count)
+	else if (daemon->site->conf->fleet.store_required &&
+		 atomic_load(&daemon->node.store_links) != daemon->node.worker_count)
 		respond_text(request, 503, "no store\n");
 	else
 		respond_text(request, 200, "ready\n");
@@ -112,47 +112,47 @@ static void put_queue(struct page *page, struct queue *queue)
 }
 
 /* One family of the limits' tables, over all limits. */
-static void put_table(struct page *page, const struct relay *relay, const char *name, bool counter,
-	const char *help, size_t offset)
+static void put_table(struct page *page, const struct daemon *daemon, const char *name,
+	bool counter, const char *help, size_t offset)
 {
-	const struct conf *conf = relay->site->conf;
+	const struct conf *conf = daemon->site->conf;
 
 	exposition_family(page->out, page->format, name, counter, help);
 	for (size_t i = 0; i < conf->limit_count; i++) {
 		const char *limit = conf->limits[i].name;
 		const char *const labels[] = {"limit", limit, NULL};
 		struct throttle_counters counters;
-		int number = throttle_table_find(relay->node.throttles, limit);
-		if (number >= 0 && throttle_table_counters(
-					   relay->node.throttles, (uint32_t)number, &counters) == 0)
+		int number = throttle_table_find(daemon->node.throttles, limit);
+		if (number >= 0 && throttle_table_counters(daemon->node.throttles, (uint32_t)number,
+					   &counters) == 0)
 			exposition_sample(page->out, name, labels,
 				(double)*(uint64_t *)((char *)&counters + offset));
 	}
 }
 
-static void put_tables(struct page *page, const struct relay *relay)
+static void put_tables(struct page *page, const struct daemon *daemon)
 {
-	put_table(page, relay, "sluice_limit_callers", false,
+	put_table(page, daemon, "sluice_limit_callers", false,
 		"Callers for whom the limit has a throttle.",
 		offsetof(struct throttle_counters, entries));
-	put_table(page, relay, "sluice_limit_capacity", false,
+	put_table(page, daemon, "sluice_limit_capacity", false,
 		"Callers for whom the limit has room.",
 		offsetof(struct throttle_counters, capacity));
-	put_table(page, relay, "sluice_limit_evictions_total", true,
+	put_table(page, daemon, "sluice_limit_evictions_total", true,
 		"Throttles with an empty window whose place was given to another caller.",
 		offsetof(struct throttle_counters, evicted));
-	put_table(page, relay, "sluice_limit_overflows_total", true,
+	put_table(page, daemon, "sluice_limit_overflows_total", true,
 		"Verdicts by a throttle that several callers share because the table was full.",
 		offsetof(struct throttle_counters, overflowed));
 }
 
 /* This node's shares of limits that are divided. */
-static void put_shares(struct page *page, const struct relay *relay)
+static void put_shares(struct page *page, const struct daemon *daemon)
 {
 #ifdef HAVE_REDIS
 	const char *name = "sluice_fleet_share";
-	const struct conf *conf = relay->site->conf;
-	uint64_t now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns());
+	const struct conf *conf = daemon->site->conf;
+	uint64_t now_ns = clock_anchor_time(&daemon->node.anchor, clock_boot_ns());
 
 	exposition_family(page->out, page->format, name, false,
 		"Units that this node may admit in a window of limits with fleet = split.");
@@ -161,13 +161,13 @@ static void put_shares(struct page *page, const struct relay *relay)
 		const char *const labels[] = {"limit", limit->name, NULL};
 		if (!limit->of_fleet || limit->fleet_way != CONF_FLEET_SPLIT)
 			continue;
-		struct share share = shares_read(fleet_shares(relay->node.fleet),
-			gate_limit_number(relay->site->gate, limit), limit->amount, now_ns);
+		struct share share = shares_read(fleet_shares(daemon->node.fleet),
+			gate_limit_number(daemon->site->gate, limit), limit->amount, now_ns);
 		exposition_sample(page->out, name, labels, (double)share.units);
 	}
 #else
 	(void)page;
-	(void)relay;
+	(void)daemon;
 #endif
 }
 
@@ -187,10 +187,10 @@ static double server_connections(struct server *server)
 	return (double)atomic_load(&server->state->connections);
 }
 
-static void put_servers(struct page *page, const struct relay *relay, const char *name,
+static void put_servers(struct page *page, const struct daemon *daemon, const char *name,
 	const char *help, double (*value_of)(struct server *server))
 {
-	const struct site *site = relay->site;
+	const struct site *site = daemon->site;
 
 	exposition_family(page->out, page->format, name, false, help);
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
@@ -227,10 +227,10 @@ static double slots_connected(const struct semaphore_shown *shown)
 }
 
 /* Of upstreams that have a semaphore. */
-static void put_slots(struct page *page, const struct relay *relay, const char *name,
+static void put_slots(struct page *page, const struct daemon *daemon, const char *name,
 	const char *help, double (*value_of)(const struct semaphore_shown *shown))
 {
-	const struct site *site = relay->site;
+	const struct site *site = daemon->site;
 	bool has_family = false;
 
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
@@ -246,17 +246,17 @@ static void put_slots(struct page *page, const struct relay *relay, const char *
 	}
 }
 
-static void put_semaphores(struct page *page, const struct relay *relay)
+static void put_semaphores(struct page *page, const struct daemon *daemon)
 {
-	put_slots(page, relay, "sluice_semaphore_slots_held",
+	put_slots(page, daemon, "sluice_semaphore_slots_held",
 		"Slots of its semaphore that this node holds for the upstream.", slots_held);
-	put_slots(page, relay, "sluice_semaphore_slots_wanted",
+	put_slots(page, daemon, "sluice_semaphore_slots_wanted",
 		"Slots that it would hold if they were free.", slots_wanted);
-	put_slots(page, relay, "sluice_semaphore_bound",
+	put_slots(page, daemon, "sluice_semaphore_bound",
 		"Largest number of requests at the upstream, by slots, or by the share while the "
 		"broker is unavailable.",
 		slots_bound);
-	put_slots(page, relay, "sluice_semaphore_connected",
+	put_slots(page, daemon, "sluice_semaphore_connected",
 		"1: connected to the semaphore's broker; 0: not connected.", slots_connected);
 }
 
@@ -296,9 +296,9 @@ struct probes_family {
 };
 
 static void put_probes_of(
-	struct page *page, const struct relay *relay, const struct probes_family *family)
+	struct page *page, const struct daemon *daemon, const struct probes_family *family)
 {
-	const struct site *site = relay->site;
+	const struct site *site = daemon->site;
 	bool has_family = false;
 
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
@@ -319,7 +319,7 @@ static void put_probes_of(
 	}
 }
 
-static void put_probes(struct page *page, const struct relay *relay)
+static void put_probes(struct page *page, const struct daemon *daemon)
 {
 	static const struct probes_family families[] = {
 		{"sluice_health_probes_total", "Health checks that this node has made.", true,
@@ -336,7 +336,7 @@ static void put_probes(struct page *page, const struct relay *relay)
 	};
 
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
-		put_probes_of(page, relay, &families[i]);
+		put_probes_of(page, daemon, &families[i]);
 }
 
 /* What is kept of bodies, and how often there was no room for more. */
@@ -415,20 +415,20 @@ static void put_channels(struct page *page, const struct publishing *publishing)
 }
 
 /* The store itself, and what the node has from it. */
-static void put_store(struct page *page, const struct relay *relay)
+static void put_store(struct page *page, const struct daemon *daemon)
 {
 #ifdef HAVE_REDIS
 	const char *name = "sluice_fleet_replica_behind_bytes";
-	uint64_t now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns());
+	uint64_t now_ns = clock_anchor_time(&daemon->node.anchor, clock_boot_ns());
 	struct hands_sight leases;
 	struct health_sight sight;
 
-	if (!relay->site->conf->fleet.store.text)
+	if (!daemon->site->conf->fleet.store.text)
 		return;
-	leases = hands_look(fleet_hands(relay->node.fleet), hand_ms(now_ns));
-	health_look(fleet_health(relay->node.fleet), &sight);
+	leases = hands_look(fleet_hands(daemon->node.fleet), hand_ms(now_ns));
+	health_look(fleet_health(daemon->node.fleet), &sight);
 	put_one(page, "sluice_fleet_nodes", false, "Nodes in the last answer of the store.",
-		(double)atomic_load(&fleet_members(relay->node.fleet)->count));
+		(double)atomic_load(&fleet_members(daemon->node.fleet)->count));
 	put_one(page, "sluice_fleet_lease_callers", false,
 		"Callers for whom this node has leased units.", (double)leases.callers);
 	put_one(page, "sluice_fleet_lease_units", false,
@@ -449,16 +449,16 @@ static void put_store(struct page *page, const struct relay *relay)
 			sight.replicas[i].behind_bytes);
 #else
 	(void)page;
-	(void)relay;
+	(void)daemon;
 #endif
 }
 
 /* How many limits of the fleet are on each rung. */
-static void put_rungs(struct page *page, const struct relay *relay)
+static void put_rungs(struct page *page, const struct daemon *daemon)
 {
 #ifdef HAVE_REDIS
 	static const char name[] = "sluice_fleet_limits";
-	const struct conf *conf = relay->site->conf;
+	const struct conf *conf = daemon->site->conf;
 	uint64_t now_ms = clock_monotonic_ns() / CLOCK_NS_PER_MS;
 	uint64_t counts[RUNGS] = {0};
 
@@ -467,7 +467,7 @@ static void put_rungs(struct page *page, const struct relay *relay)
 	for (size_t i = 0; i < conf->limit_count; i++) {
 		if (ladder_has(&conf->limits[i]))
 			counts[ladder_look(
-				relay->node.fleet, &relay->node, conf, &conf->limits[i], now_ms)
+				daemon->node.fleet, &daemon->node, conf, &conf->limits[i], now_ms)
 					.rung]++;
 	}
 	exposition_family(page->out, page->format, name, false,
@@ -476,21 +476,21 @@ static void put_rungs(struct page *page, const struct relay *relay)
 		put_labelled(page, name, "rung", rung_name(rung), counts[rung]);
 #else
 	(void)page;
-	(void)relay;
+	(void)daemon;
 #endif
 }
 
 /* Those of a Redis Cluster. */
-static void put_primaries(struct page *page, const struct relay *relay)
+static void put_primaries(struct page *page, const struct daemon *daemon)
 {
 #ifdef HAVE_REDIS
 	static const char name[] = "sluice_store_primaries";
 	struct fleet_nodes nodes;
 	uint64_t ready = 0, away = 0;
 
-	if (!relay->site->conf->fleet.cluster)
+	if (!daemon->site->conf->fleet.cluster)
 		return;
-	fleet_look(relay->node.fleet, &nodes);
+	fleet_look(daemon->node.fleet, &nodes);
 	for (char *rest = nodes.primaries, *line; rest && (line = strsep(&rest, "\n"));) {
 		const char *state = strrchr(line, ' ');
 		ready += state && strcmp(state, " ready") == 0;
@@ -504,35 +504,35 @@ static void put_primaries(struct page *page, const struct relay *relay)
 	free(nodes.primaries);
 #else
 	(void)page;
-	(void)relay;
+	(void)daemon;
 #endif
 }
 
-static void put_process(struct page *page, const struct relay *relay)
+static void put_process(struct page *page, const struct daemon *daemon)
 {
 	const char *const build[] = {"version", PACKAGE_VERSION, NULL};
-	double uptime_s = (double)(clock_monotonic_ns() - relay->started_ns) / 1e9;
+	double uptime_s = (double)(clock_monotonic_ns() - daemon->started_ns) / 1e9;
 	struct rusage usage;
 
 	exposition_family(page->out, page->format, "sluice_build_info", false,
 		"The version, as a label; the value is always 1.");
 	exposition_sample(page->out, "sluice_build_info", build, 1);
 	put_one(page, "sluice_uptime_seconds", false, "Time since the start.", uptime_s);
-	put_one(page, "sluice_workers", false, "Worker threads.", relay->node.worker_count);
-	if (relay->site->conf->fleet.store.text)
+	put_one(page, "sluice_workers", false, "Worker threads.", daemon->node.worker_count);
+	if (daemon->site->conf->fleet.store.text)
 		put_one(page, "sluice_store_connections", false,
 			"Workers that are connected to the fleet's store.",
-			atomic_load(&relay->node.store_links));
-	put_rungs(page, relay);
-	put_store(page, relay);
-	put_primaries(page, relay);
+			atomic_load(&daemon->node.store_links));
+	put_rungs(page, daemon);
+	put_store(page, daemon);
+	put_primaries(page, daemon);
 	put_one(page, "sluice_client_connections", false, "Open connections of clients.",
-		atomic_load(&relay->node.clients));
+		atomic_load(&daemon->node.clients));
 	put_one(page, "sluice_reloads_total", true, "Configurations that took effect by a reload.",
-		(double)atomic_load(&relay->reloads));
+		(double)atomic_load(&daemon->reloads));
 	put_one(page, "sluice_log_dropped_lines_total", true,
 		"Log lines dropped because the log writer was behind.",
-		(double)log_dropped(relay->node.log));
+		(double)log_dropped(daemon->node.log));
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
 		put_one(page, "sluice_processor_seconds_total", true,
 			"Processor time of the process, user and system.",
@@ -542,7 +542,7 @@ static void put_process(struct page *page, const struct relay *relay)
 
 void admin_get_metrics(struct admin_request *request)
 {
-	const struct relay *relay = request->relay;
+	const struct daemon *daemon = request->daemon;
 	struct page page = {.format = strstr(request->accept, "application/openmetrics-text")
 					      ? EXPOSITION_OPENMETRICS
 					      : EXPOSITION_PROMETHEUS};
@@ -552,25 +552,25 @@ void admin_get_metrics(struct admin_request *request)
 		admin_respond_problem(request, 503, "No memory.");
 		return;
 	}
-	exposition_counters(page.out, page.format, relay->node.stats);
-	put_queue(&page, relay->node.queue);
-	put_tables(&page, relay);
-	if (relay->site->conf->fleet.store.text)
-		put_shares(&page, relay);
-	put_servers(&page, relay, "sluice_server_up",
+	exposition_counters(page.out, page.format, daemon->node.stats);
+	put_queue(&page, daemon->node.queue);
+	put_tables(&page, daemon);
+	if (daemon->site->conf->fleet.store.text)
+		put_shares(&page, daemon);
+	put_servers(&page, daemon, "sluice_server_up",
 		"1: the server may be chosen; 0: it is ejected, drained or disabled.", server_up);
-	put_servers(&page, relay, "sluice_server_in_flight_requests", "Requests at the server.",
+	put_servers(&page, daemon, "sluice_server_in_flight_requests", "Requests at the server.",
 		server_in_flight);
-	put_servers(&page, relay, "sluice_server_connections",
+	put_servers(&page, daemon, "sluice_server_connections",
 		"Open connections to the server, without those of health checks.",
 		server_connections);
-	put_semaphores(&page, relay);
-	put_probes(&page, relay);
-	put_buffering(&page, &relay->node.store);
-	put_sockets(&page, &relay->node);
-	put_channels(&page, relay->node.publishing);
-	put_process(&page, relay);
-	certificate_facts_put(page.out, page.format, relay->site);
+	put_semaphores(&page, daemon);
+	put_probes(&page, daemon);
+	put_buffering(&page, &daemon->node.store);
+	put_sockets(&page, &daemon->node);
+	put_channels(&page, daemon->node.publishing);
+	put_process(&page, daemon);
+	certificate_facts_put(page.out, page.format, daemon->site);
 	exposition_end(page.out, page.format);
 	fclose(page.out);
 	request->status = 200;

@@ -7,7 +7,7 @@
 #include "admin/revise.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 static json_int_t ms_since(uint64_t then_ms, uint64_t now_ms)
 {
@@ -82,9 +82,9 @@ static json_t *semaphore_of(const struct upstream *upstream)
 		(json_int_t)atomic_load(&shown->messages));
 }
 
-static json_t *upstream_of(const struct relay *relay, size_t index)
+static json_t *upstream_of(const struct daemon *daemon, size_t index)
 {
-	const struct upstream *upstream = relay->site->upstreams[index];
+	const struct upstream *upstream = daemon->site->upstreams[index];
 	uint64_t slots[STATS_UPSTREAM_SLOTS], now_ms = clock_monotonic_ms();
 	json_t *servers = json_array();
 	struct run_queue_counts line;
@@ -92,7 +92,7 @@ static json_t *upstream_of(const struct relay *relay, size_t index)
 	run_queue_count(upstream->state->run_queue, &line);
 	for (size_t i = 0; i < upstream->server_count; i++)
 		json_array_append_new(servers, server_of(&upstream->servers[i], now_ms));
-	stats_sum(relay->node.stats, STATS_UPSTREAM, relay->site->rows.upstreams[index], slots);
+	stats_sum(daemon->node.stats, STATS_UPSTREAM, daemon->site->rows.upstreams[index], slots);
 	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "name",
 		upstream->conf->name, "responses", (json_int_t)slots[STATS_UPSTREAM_REQUESTS],
 		"failures", (json_int_t)slots[STATS_UPSTREAM_FAILURES], "max_in_flight",
@@ -105,11 +105,11 @@ static json_t *upstream_of(const struct relay *relay, size_t index)
 
 void admin_get_upstreams(struct admin_request *request)
 {
-	const struct relay *relay = request->relay;
+	const struct daemon *daemon = request->daemon;
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < relay->site->conf->upstream_count; i++)
-		json_array_append_new(list, upstream_of(relay, i));
+	for (size_t i = 0; i < daemon->site->conf->upstream_count; i++)
+		json_array_append_new(list, upstream_of(daemon, i));
 	admin_respond_json(request, 200, json_pack("{s:o}", "upstreams", list));
 }
 
@@ -156,10 +156,10 @@ static void set_weight(struct server *server, unsigned weight)
 }
 
 /* Of each server at the address. Returns how many there are. */
-static unsigned set_each(const struct relay *relay, const struct server_path *path,
+static unsigned set_each(const struct daemon *daemon, const struct server_path *path,
 	void (*set)(struct server *server, unsigned value), unsigned value)
 {
-	const struct site *site = relay->site;
+	const struct site *site = daemon->site;
 	unsigned found = 0;
 
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
@@ -200,7 +200,7 @@ void admin_post_server(struct admin_request *request)
 	if (mode == SERVER_MODES)
 		admin_respond_problem(
 			request, 404, "The operations are drain, disable and enable.");
-	else if (set_each(request->relay, &path, set_mode, mode) == 0)
+	else if (set_each(request->daemon, &path, set_mode, mode) == 0)
 		admin_respond_problem(
 			request, 404, "There is no server of this address in this upstream.");
 	else
@@ -243,7 +243,7 @@ void admin_put_server(struct admin_request *request)
 	long weight = read_weight(request);
 	if (weight < 0)
 		return;
-	if (set_each(request->relay, &path, set_weight, (unsigned)weight) == 0)
+	if (set_each(request->daemon, &path, set_weight, (unsigned)weight) == 0)
 		admin_respond_problem(
 			request, 404, "There is no server of this address in this upstream.");
 	else

@@ -12,7 +12,7 @@
 #include "admin/handlers.h"
 #include "admin/json_text.h"
 #include "admin/request.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "daemon/usage.h"
 #include "gate/identity.h"
 #include "stats/usage_file.h"
@@ -254,7 +254,7 @@ static bool goes_on(void *ctx)
 static bool add_up(struct admin_request *request, struct usage_export *export)
 {
 	const struct usage_reader reader = {.take = take, .goes_on = goes_on, .ctx = export};
-	int error = usage_file_read(usage_folder(request->relay), export->question.from_s,
+	int error = usage_file_read(usage_folder(request->daemon), export->question.from_s,
 		export->question.to_s, &reader);
 	char why[256];
 
@@ -305,7 +305,7 @@ void admin_get_usage(struct admin_request *request)
 {
 	struct question question;
 
-	if (!usage_folder(request->relay))
+	if (!usage_folder(request->daemon))
 		admin_respond_problem(
 			request, 404, "usage in [sluice] is 0: no usage is recorded.");
 	else if (read_question(request, &question))

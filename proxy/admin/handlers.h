@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct admin_request;
-struct relay;
+struct daemon;
 struct throttle_outcome;
 
 /* handle_status.c */
@@ -35,12 +35,12 @@ json_t *admin_ban_ms(const struct throttle_outcome *outcome);
 void admin_get_key(struct admin_request *request);
 void admin_put_key(struct admin_request *request);
 void admin_delete_key(struct admin_request *request);
-const char *admin_plan_of_key(const struct relay *relay, const char *key);
+const char *admin_plan_of_key(const struct daemon *daemon, const char *key);
 
 /* handle_override.c: also {"kind": ..., "until": ...}, or null, of a caller */
 void admin_put_override(struct admin_request *request);
 void admin_delete_override(struct admin_request *request);
-json_t *admin_override_json(const struct relay *relay, uint64_t caller);
+json_t *admin_override_json(const struct daemon *daemon, uint64_t caller);
 
 /* handle_explain.c */
 void admin_get_fleet(struct admin_request *request);

@@ -5,7 +5,7 @@
 
 #include "admin/json_text.h"
 #include "base/clock.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "stats/stats.h"
 
 /* The sums of one scope's rows at the look before. */
@@ -57,7 +57,7 @@ static bool take_row(struct sums *sums, const struct stats *stats, unsigned row,
 	return any;
 }
 
-struct last_second *last_second_new(const struct relay *relay)
+struct last_second *last_second_new(const struct daemon *daemon)
 {
 	struct last_second *last = calloc(1, sizeof(*last));
 	uint64_t counted[STATS_ROUTE_SLOTS];
@@ -68,12 +68,12 @@ struct last_second *last_second_new(const struct relay *relay)
 	for (size_t i = 0; i < SCOPES; i++) {
 		struct sums *sums = &last->sums[scopes[i]];
 		sums->scope = scopes[i];
-		if (!make_room(sums, relay->node.stats)) {
+		if (!make_room(sums, daemon->node.stats)) {
 			last_second_free(last);
 			return NULL;
 		}
 		for (unsigned row = 0; row < sums->rows; row++)
-			take_row(sums, relay->node.stats, row, counted);
+			take_row(sums, daemon->node.stats, row, counted);
 	}
 	return last;
 }
@@ -174,15 +174,15 @@ static json_t *server_of(struct server *server, uint64_t now_ms)
 		(json_int_t)atomic_load(&server->state->failures));
 }
 
-static json_t *upstream_of(struct last_second *last, const struct relay *relay, size_t index)
+static json_t *upstream_of(struct last_second *last, const struct daemon *daemon, size_t index)
 {
-	const struct upstream *upstream = relay->site->upstreams[index];
+	const struct upstream *upstream = daemon->site->upstreams[index];
 	struct run_queue_counts queue;
 	uint64_t counted[STATS_ROUTE_SLOTS], now_ms = clock_monotonic_ms();
 	json_t *servers = json_array();
 
-	take_row(&last->sums[STATS_UPSTREAM], relay->node.stats, relay->site->rows.upstreams[index],
-		counted);
+	take_row(&last->sums[STATS_UPSTREAM], daemon->node.stats,
+		daemon->site->rows.upstreams[index], counted);
 	run_queue_count(upstream->state->run_queue, &queue);
 	for (size_t i = 0; i < upstream->server_count; i++)
 		json_array_append_new(servers, server_of(&upstream->servers[i], now_ms));
@@ -194,17 +194,17 @@ static json_t *upstream_of(struct last_second *last, const struct relay *relay, 
 		(json_int_t)queue.max_in_flight, "servers", servers);
 }
 
-static json_t *upstreams_of(struct last_second *last, const struct relay *relay)
+static json_t *upstreams_of(struct last_second *last, const struct daemon *daemon)
 {
 	json_t *list =
-		make_room(&last->sums[STATS_UPSTREAM], relay->node.stats) ? json_array() : NULL;
+		make_room(&last->sums[STATS_UPSTREAM], daemon->node.stats) ? json_array() : NULL;
 
-	for (size_t i = 0; list && i < relay->site->conf->upstream_count; i++)
-		json_array_append_new(list, upstream_of(last, relay, i));
+	for (size_t i = 0; list && i < daemon->site->conf->upstream_count; i++)
+		json_array_append_new(list, upstream_of(last, daemon, i));
 	return list;
 }
 
-json_t *last_second_take(struct last_second *last, const struct relay *relay)
+json_t *last_second_take(struct last_second *last, const struct daemon *daemon)
 {
 	struct clock_cache cache = {0};
 	char time[CLOCK_ISO_BYTES];
@@ -214,11 +214,11 @@ json_t *last_second_take(struct last_second *last, const struct relay *relay)
 	clock_format_iso(&cache, clock_wall_ns(), time);
 	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:{s:I, s:I}}", "time",
 		time, "span_ms", (json_int_t)(span_ns / CLOCK_NS_PER_MS), "reloads",
-		(json_int_t)atomic_load(&relay->reloads), "client_connections",
-		(json_int_t)atomic_load(&relay->node.clients), "draining", relay->node.stopping,
-		"routes", rows_of(last, relay->node.stats, STATS_ROUTE, route_of), "limits",
-		rows_of(last, relay->node.stats, STATS_LIMIT, limit_of), "queue",
-		admin_json_queue(relay->node.queue), "upstreams", upstreams_of(last, relay),
-		"sockets", "open", (json_int_t)atomic_load(&relay->node.sockets), "queued_bytes",
-		(json_int_t)atomic_load(&relay->node.sends.bytes));
+		(json_int_t)atomic_load(&daemon->reloads), "client_connections",
+		(json_int_t)atomic_load(&daemon->node.clients), "draining", daemon->node.stopping,
+		"routes", rows_of(last, daemon->node.stats, STATS_ROUTE, route_of), "limits",
+		rows_of(last, daemon->node.stats, STATS_LIMIT, limit_of), "queue",
+		admin_json_queue(daemon->node.queue), "upstreams", upstreams_of(last, daemon),
+		"sockets", "open", (json_int_t)atomic_load(&daemon->node.sockets), "queued_bytes",
+		(json_int_t)atomic_load(&daemon->node.sends.bytes));
 }

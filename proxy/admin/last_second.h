@@ -8,15 +8,15 @@
 #include <jansson.h>
 
 struct last_second;
-struct relay;
+struct daemon;
 
 /* Counts from now on. NULL without memory. */
-struct last_second *last_second_new(const struct relay *relay);
+struct last_second *last_second_new(const struct daemon *daemon);
 /* NULL is ignored. */
 void last_second_free(struct last_second *last);
 
 /* The counts since the last call; begins a new period. NULL without memory. Main thread.
  */
-json_t *last_second_take(struct last_second *last, const struct relay *relay);
+json_t *last_second_take(struct last_second *last, const struct daemon *daemon);
 
 #endif

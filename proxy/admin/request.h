@@ -12,7 +12,7 @@ struct MHD_Response;
 struct background_job;
 struct events;
 struct fleet_calls;
-struct relay;
+struct daemon;
 struct socket_calls;
 
 #define ADMIN_BODY_MAX (1024 * 1024) /* of a request; 413 beyond */
@@ -30,7 +30,7 @@ struct admin_request {
 	const char *body;          /* NUL-terminated */
 	size_t body_bytes;
 	struct MHD_Connection *connection; /* for admin_argument */
-	struct relay *relay;
+	struct daemon *daemon;
 	struct events *events;
 	struct socket_calls *sockets;
 	struct fleet_calls *fleet_calls;

@@ -4,7 +4,7 @@
 
 #include "admin/json_text.h"
 #include "admin/request.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "daemon/reload.h"
 
 json_t *admin_object(struct admin_request *request)
@@ -36,18 +36,18 @@ void admin_respond_errors(struct admin_request *request, unsigned status, const 
 bool admin_revise(
 	struct admin_request *request, const struct conf_revision *revisions, size_t count)
 {
-	struct relay *relay = request->relay;
+	struct daemon *daemon = request->daemon;
 	struct conf_errors errors = {0};
 	enum reload_outcome outcome = RELOAD_FAILED;
 
-	if (relay->node.stopping) {
+	if (daemon->node.stopping) {
 		admin_respond_problem(request, 409, "sluice is stopping.");
-	} else if (relay->reload) {
+	} else if (daemon->reload) {
 		admin_respond_problem(request, 409,
 			"A reload is waiting for the addresses of new host names; try again in a "
 			"few seconds.");
 	} else {
-		outcome = relay_revise(relay, revisions, count, &errors);
+		outcome = daemon_revise(daemon, revisions, count, &errors);
 		if (outcome == RELOAD_FAILED)
 			admin_respond_errors(request, 422,
 				"The change has errors; nothing has changed.", &errors);
@@ -58,9 +58,9 @@ bool admin_revise(
 
 bool admin_is_leaving(struct admin_request *request)
 {
-	if (request->relay->node.stopping)
+	if (request->daemon->node.stopping)
 		admin_respond_problem(request, 409, "sluice is stopping.");
-	else if (request->relay->upgrade)
+	else if (request->daemon->upgrade)
 		admin_respond_problem(request, 409,
 			"The new process of an upgrade is starting; try again in a moment.");
 	else

@@ -199,7 +199,7 @@ static struct call *begin_call(struct admin_services *services, struct MHD_Conne
 		.accept = accept ? accept : "",
 		.body = calloc(1, 1),
 		.connection = connection,
-		.relay = services->relay,
+		.daemon = services->daemon,
 		.events = services->events,
 		.sockets = services->socket_calls,
 		.fleet_calls = services->fleet_calls,

@@ -25,7 +25,7 @@
 #include "conf/conf.h"
 #include "daemon/binding.h"
 #include "daemon/handover.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "net/listen.h"
 
 #ifdef HAVE_REDIS
@@ -156,7 +156,7 @@ static bool begin_socket_calls(struct admin *admin)
 {
 #ifdef HAVE_WEBSOCKET
 	admin->services.socket_calls =
-		socket_calls_new(admin->services.relay, admin->services.pending);
+		socket_calls_new(admin->services.daemon, admin->services.pending);
 	return admin->services.socket_calls;
 #else
 	(void)admin;
@@ -169,7 +169,7 @@ static bool begin_fleet_calls(struct admin *admin)
 {
 #ifdef HAVE_REDIS
 	admin->services.fleet_calls =
-		fleet_calls_new(admin->services.relay, admin->services.pending);
+		fleet_calls_new(admin->services.daemon, admin->services.pending);
 	return admin->services.fleet_calls;
 #else
 	(void)admin;
@@ -177,13 +177,13 @@ static bool begin_fleet_calls(struct admin *admin)
 #endif
 }
 
-bool admin_start(struct admin *admin, struct relay *relay)
+bool admin_start(struct admin *admin, struct daemon *daemon)
 {
 	if (!admin)
 		return true;
-	admin->services.relay = relay;
-	admin->services.asker = asker_new(&relay->node.loop);
-	admin->services.events = events_new(relay);
+	admin->services.daemon = daemon;
+	admin->services.asker = asker_new(&daemon->node.loop);
+	admin->services.events = events_new(daemon);
 	admin->services.background = background_new();
 	admin->services.pending = pending_new();
 	bool good = admin->services.asker && admin->services.events && admin->services.background &&

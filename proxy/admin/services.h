@@ -9,11 +9,11 @@ struct background;
 struct events;
 struct fleet_calls;
 struct pending;
-struct relay;
+struct daemon;
 struct socket_calls;
 
 struct admin_services {
-	struct relay *relay;
+	struct daemon *daemon;
 	struct asker *asker;
 	struct background *background;
 	struct events *events;

@@ -10,7 +10,7 @@
 #include "admin/socket_json.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "websocket/survey.h"
 #include "websocket/view.h"
 
@@ -52,7 +52,7 @@ struct socket_call {
 };
 
 struct socket_calls {
-	struct relay *relay;
+	struct daemon *daemon;
 	struct pending *pending;
 	struct socket_call *calls;
 	struct send_tally *tallies;
@@ -61,12 +61,12 @@ struct socket_calls {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-struct socket_calls *socket_calls_new(struct relay *relay, struct pending *pending)
+struct socket_calls *socket_calls_new(struct daemon *daemon, struct pending *pending)
 {
 	struct socket_calls *all = calloc(1, sizeof(*all));
 
 	if (all)
-		*all = (struct socket_calls){.relay = relay, .pending = pending};
+		*all = (struct socket_calls){.daemon = daemon, .pending = pending};
 	return all;
 }
 
@@ -119,7 +119,7 @@ static struct socket_call *new_call(struct admin_request *request,
 	struct socket_call *call;
 
 	/* A survey would not come back from a worker that has ended. */
-	if (atomic_load(&all->relay->node.running) < all->relay->node.worker_count) {
+	if (atomic_load(&all->daemon->node.running) < all->daemon->node.worker_count) {
 		admin_respond_problem(request, 503, "sluice is stopping.");
 		return NULL;
 	}
@@ -184,7 +184,7 @@ static void on_listed(struct socket_survey *survey)
 
 static void respond_list(struct socket_call *call)
 {
-	uint64_t process = call->all->relay->node.socket_ids;
+	uint64_t process = call->all->daemon->node.socket_ids;
 	json_t *list = json_array();
 	char next[SOCKET_ID_BYTES];
 
@@ -209,7 +209,7 @@ static void respond_one(struct socket_call *call)
 		admin_respond_problem(call->request, 404, "There is no such socket.");
 	else
 		admin_respond_json(call->request, 200,
-			socket_json(&call->views[0], call->all->relay->node.socket_ids));
+			socket_json(&call->views[0], call->all->daemon->node.socket_ids));
 }
 
 static void begin_list(struct socket_call *call, size_t most)
@@ -219,7 +219,7 @@ static void begin_list(struct socket_call *call, size_t most)
 	call->most = most;
 	call->survey.visit = list_one;
 	call->survey.done = on_listed;
-	survey_begin(&call->survey, &call->all->relay->node);
+	survey_begin(&call->survey, &call->all->daemon->node);
 }
 
 void socket_calls_list(
@@ -247,7 +247,7 @@ static void tell(struct send_report *report, enum send_result result)
 
 	atomic_fetch_add_explicit(&tally->results[result], 1, memory_order_relaxed);
 	if (settle_one(tally))
-		message_post(&tally->all->relay->node.loop, &tally->settled);
+		message_post(&tally->all->daemon->node.loop, &tally->settled);
 }
 
 static void end_tally(struct send_tally *tally)
@@ -297,7 +297,7 @@ static void wait_for_rest(struct socket_call *call)
 		end_tally(call->tally);
 		return;
 	}
-	call->timer = event_new(call->all->relay->node.loop.base, -1, 0, on_late, call);
+	call->timer = event_new(call->all->daemon->node.loop.base, -1, 0, on_late, call);
 	if (!call->timer || event_add(call->timer, &time) != 0)
 		answer(call);
 }
@@ -401,5 +401,5 @@ void socket_calls_run(struct admin_request *request, const struct socket_choice 
 		call->tally && !socket_command_ends(command) ? &call->tally->report : NULL;
 	call->survey.visit = run_on_one;
 	call->survey.done = on_run;
-	survey_begin(&call->survey, &call->all->relay->node);
+	survey_begin(&call->survey, &call->all->daemon->node);
 }

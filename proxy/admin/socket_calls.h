@@ -20,7 +20,7 @@
 
 struct admin_request;
 struct pending;
-struct relay;
+struct daemon;
 struct socket_calls;
 
 /* Which sockets. */
@@ -31,7 +31,7 @@ struct socket_choice {
 };
 
 /* NULL without memory. Main thread, as all of it. */
-struct socket_calls *socket_calls_new(struct relay *relay, struct pending *pending);
+struct socket_calls *socket_calls_new(struct daemon *daemon, struct pending *pending);
 /* The workers have ended, and all requests are answered. NULL is ignored. */
 void socket_calls_free(struct socket_calls *calls);
 

@@ -13,7 +13,7 @@
 #include "cli/load.h"
 #include "cli/usage.h"
 #include "conf/conf.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 static const char help[] =
 	"usage: sluice run [-c FILE]\n"
@@ -25,7 +25,7 @@ static const char help[] =
 	"  -c, --config FILE  the configuration (default: " CLI_DEFAULT_FILE ")\n"
 	"  -h, --help         print this\n";
 
-/* The context of the relay's service. */
+/* The context of the daemon's service. */
 struct serving {
 	const struct run *run;
 	struct admin *admin;
@@ -38,14 +38,14 @@ static bool open_admin(void *ctx, const struct conf *conf, struct handover *inhe
 	return admin_open(conf, inherited, &serving->admin);
 }
 
-static bool start_admin(void *ctx, struct relay *relay)
+static bool start_admin(void *ctx, struct daemon *daemon)
 {
 	const struct serving *serving = ctx;
 
-	if (!admin_start(serving->admin, relay))
+	if (!admin_start(serving->admin, daemon))
 		return false;
 	if (serving->run->ready)
-		serving->run->ready(serving->run, relay->inherited != NULL);
+		serving->run->ready(serving->run, daemon->inherited != NULL);
 	return true;
 }
 
@@ -99,12 +99,12 @@ int run_serve(const struct run *run, struct conf *conf)
 	char *program = find_program();
 	char *arguments[RUN_ARGUMENTS_MOST + 2] = {program ? program : program_invocation_name};
 	struct serving serving = {.run = run};
-	const struct relay_service service = {open_admin, start_admin, close_admin, give_admin,
+	const struct daemon_service service = {open_admin, start_admin, close_admin, give_admin,
 		hand_over_admin, load, &serving, arguments};
 
 	for (size_t i = 0; i < RUN_ARGUMENTS_MOST && run->arguments[i]; i++)
 		arguments[i + 1] = run->arguments[i];
-	int status = relay_run(conf, &service);
+	int status = daemon_run(conf, &service);
 	free(program);
 	return status;
 }

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "daemon/handover.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "listen/listener.h"
 #include "net/listen.h"
 
@@ -156,9 +156,9 @@ static void remove_path(struct binding *binding)
 	binding->unix_path = NULL;
 }
 
-static void bound_release(struct relay *relay, struct connection_bound *bound)
+static void bound_release(struct daemon *daemon, struct connection_bound *bound)
 {
-	struct connection_bound **at = &relay->listening.bounds;
+	struct connection_bound **at = &daemon->listening.bounds;
 
 	if (!bound || --bound->holders > 0)
 		return;
@@ -169,11 +169,11 @@ static void bound_release(struct relay *relay, struct connection_bound *bound)
 	free(bound);
 }
 
-static void binding_free(struct relay *relay, struct binding *binding)
+static void binding_free(struct daemon *daemon, struct binding *binding)
 {
 	if (!binding)
 		return;
-	bound_release(relay, binding->bound);
+	bound_release(daemon, binding->bound);
 	if (binding->sockets)
 		close_sockets(binding);
 	for (unsigned i = 0; binding->listeners && i < binding->workers; i++)
@@ -186,20 +186,20 @@ static void binding_free(struct relay *relay, struct binding *binding)
 	free(binding);
 }
 
-static void free_all(struct relay *relay, struct binding **list)
+static void free_all(struct daemon *daemon, struct binding **list)
 {
 	while (*list) {
 		struct binding *binding = *list;
 		*list = binding->next;
-		binding_free(relay, binding);
+		binding_free(daemon, binding);
 	}
 }
 
-static struct connection_bound *bound_for(struct relay *relay, const char *name)
+static struct connection_bound *bound_for(struct daemon *daemon, const char *name)
 {
 	struct connection_bound *bound;
 
-	for (bound = relay->listening.bounds; bound; bound = bound->next) {
+	for (bound = daemon->listening.bounds; bound; bound = bound->next) {
 		if (strcmp(bound->name, name) == 0) {
 			bound->holders++;
 			return bound;
@@ -211,14 +211,14 @@ static struct connection_bound *bound_for(struct relay *relay, const char *name)
 		return NULL;
 	}
 	bound->holders = 1;
-	bound->next = relay->listening.bounds;
-	relay->listening.bounds = bound;
+	bound->next = daemon->listening.bounds;
+	daemon->listening.bounds = bound;
 	return bound;
 }
 
-static struct binding *find(const struct relay *relay, const char *text)
+static struct binding *find(const struct daemon *daemon, const char *text)
 {
-	for (struct binding *binding = relay->listening.bindings; binding;
+	for (struct binding *binding = daemon->listening.bindings; binding;
 		binding = binding->next) {
 		if (!binding->closed && strcmp(binding->text, text) == 0)
 			return binding;
@@ -228,10 +228,10 @@ static struct binding *find(const struct relay *relay, const char *text)
 
 /* With what its workers need to listen, so that they take no memory for it. */
 static struct binding *binding_new(
-	struct relay *relay, const struct conf_listener *listener, const char *text)
+	struct daemon *daemon, const struct conf_listener *listener, const char *text)
 {
 	struct binding *binding = calloc(1, sizeof(*binding));
-	unsigned workers = relay->node.worker_count;
+	unsigned workers = daemon->node.worker_count;
 
 	if (!binding)
 		return NULL;
@@ -239,7 +239,7 @@ static struct binding *binding_new(
 	binding->sockets = malloc(workers * sizeof(int));
 	binding->given = malloc(workers * sizeof(int));
 	binding->listeners = calloc(workers, sizeof(*binding->listeners));
-	binding->bound = bound_for(relay, listener->name);
+	binding->bound = bound_for(daemon, listener->name);
 	bool good = binding->text && binding->sockets && binding->given && binding->listeners &&
 		    binding->bound;
 	for (unsigned i = 0; good && i < workers; i++) {
@@ -250,7 +250,7 @@ static struct binding *binding_new(
 	}
 	if (good)
 		return binding;
-	binding_free(relay, binding);
+	binding_free(daemon, binding);
 	errno = ENOMEM;
 	return NULL;
 }
@@ -272,18 +272,18 @@ const char *binding_advice(const struct conf_address *address, int error)
 	return "";
 }
 
-static bool open_one(struct relay *relay, const struct conf *conf,
+static bool open_one(struct daemon *daemon, const struct conf *conf,
 	const struct conf_listener *listener, const struct conf_address *address)
 {
-	struct binding *binding = binding_new(relay, listener, address->text);
+	struct binding *binding = binding_new(daemon, listener, address->text);
 	char why[512];
 	int error;
 
-	bool is_inherited = handover_has(relay->inherited, "listener", address->text);
-	if (binding && (is_inherited ? adopt(binding, relay->inherited, address)
+	bool is_inherited = handover_has(daemon->inherited, "listener", address->text);
+	if (binding && (is_inherited ? adopt(binding, daemon->inherited, address)
 				     : open_all(binding, listener, address))) {
-		binding->next = relay->listening.prepared;
-		relay->listening.prepared = binding;
+		binding->next = daemon->listening.prepared;
+		daemon->listening.prepared = binding;
 		return true;
 	}
 	error = errno;
@@ -293,7 +293,7 @@ static bool open_one(struct relay *relay, const struct conf *conf,
 	log_error("%s:%u: listener %s: can't listen on %s: %s%s",
 		CONF_PLACE_ARGS(conf, address->line), listener->name, address->text, why,
 		binding_advice(address, error));
-	binding_free(relay, binding);
+	binding_free(daemon, binding);
 	return false;
 }
 
@@ -318,7 +318,7 @@ bool bindings_are_free(const struct conf *conf, const struct handover *inherited
 	return all;
 }
 
-bool bindings_prepare(struct relay *relay, const struct conf *conf)
+bool bindings_prepare(struct daemon *daemon, const struct conf *conf)
 {
 	bool all = true;
 
@@ -326,22 +326,22 @@ bool bindings_prepare(struct relay *relay, const struct conf *conf)
 		const struct conf_listener *listener = &conf->listeners[i];
 		for (size_t j = 0; j < listener->bind_count; j++) {
 			const struct conf_address *address = &listener->binds[j];
-			if (!find(relay, address->text))
-				all &= open_one(relay, conf, listener, address);
+			if (!find(daemon, address->text))
+				all &= open_one(daemon, conf, listener, address);
 			/* With fewer workers than the process before had: nobody may be left to
 			 * wait in a socket that none of them serves. */
-			while (all && handover_has(relay->inherited, "listener", address->text))
-				all &= open_one(relay, conf, listener, address);
+			while (all && handover_has(daemon->inherited, "listener", address->text))
+				all &= open_one(daemon, conf, listener, address);
 		}
 	}
 	if (!all)
-		bindings_discard(relay);
+		bindings_discard(daemon);
 	return all;
 }
 
-void bindings_discard(struct relay *relay)
+void bindings_discard(struct daemon *daemon)
 {
-	free_all(relay, &relay->listening.prepared);
+	free_all(daemon, &daemon->listening.prepared);
 }
 
 static bool is_bound(const struct conf *conf, const char *text)
@@ -355,16 +355,16 @@ static bool is_bound(const struct conf *conf, const char *text)
 	return false;
 }
 
-void bindings_commit(struct relay *relay, const struct conf *conf)
+void bindings_commit(struct daemon *daemon, const struct conf *conf)
 {
-	pthread_mutex_lock(&relay->listening.lock);
-	while (relay->listening.prepared) {
-		struct binding *binding = relay->listening.prepared;
-		relay->listening.prepared = binding->next;
-		binding->next = relay->listening.bindings;
-		relay->listening.bindings = binding;
+	pthread_mutex_lock(&daemon->listening.lock);
+	while (daemon->listening.prepared) {
+		struct binding *binding = daemon->listening.prepared;
+		daemon->listening.prepared = binding->next;
+		binding->next = daemon->listening.bindings;
+		daemon->listening.bindings = binding;
 	}
-	for (struct binding *binding = relay->listening.bindings; binding;
+	for (struct binding *binding = daemon->listening.bindings; binding;
 		binding = binding->next) {
 		if (!binding->closed && !is_bound(conf, binding->text)) {
 			binding->closed = true;
@@ -372,12 +372,12 @@ void bindings_commit(struct relay *relay, const struct conf *conf)
 			remove_path(binding);
 		}
 	}
-	pthread_mutex_unlock(&relay->listening.lock);
+	pthread_mutex_unlock(&daemon->listening.lock);
 }
 
-bool bindings_give(struct relay *relay, struct handover *to)
+bool bindings_give(struct daemon *daemon, struct handover *to)
 {
-	for (struct binding *binding = relay->listening.bindings; binding;
+	for (struct binding *binding = daemon->listening.bindings; binding;
 		binding = binding->next) {
 		for (unsigned i = 0; !binding->closed && i < binding->workers; i++) {
 			if (binding->given[i] >= 0 && !handover_add_socket(to, "listener",
@@ -388,9 +388,9 @@ bool bindings_give(struct relay *relay, struct handover *to)
 	return true;
 }
 
-void bindings_hand_over(struct relay *relay, const char *address)
+void bindings_hand_over(struct daemon *daemon, const char *address)
 {
-	for (struct binding *binding = relay->listening.bindings; binding;
+	for (struct binding *binding = daemon->listening.bindings; binding;
 		binding = binding->next) {
 		if (binding->closed || strcmp(binding->text, address) != 0)
 			continue;
@@ -401,23 +401,23 @@ void bindings_hand_over(struct relay *relay, const char *address)
 	}
 }
 
-void bindings_take_over(struct relay *relay)
+void bindings_take_over(struct daemon *daemon)
 {
-	for (struct binding *binding = relay->listening.bindings; binding; binding = binding->next)
+	for (struct binding *binding = daemon->listening.bindings; binding; binding = binding->next)
 		binding->is_borrowed = false;
 }
 
-void bindings_remove_paths(struct relay *relay)
+void bindings_remove_paths(struct daemon *daemon)
 {
-	for (struct binding *binding = relay->listening.bindings; binding; binding = binding->next)
+	for (struct binding *binding = daemon->listening.bindings; binding; binding = binding->next)
 		remove_path(binding);
 }
 
-void bindings_collect(struct relay *relay)
+void bindings_collect(struct daemon *daemon)
 {
-	struct binding **at = &relay->listening.bindings;
+	struct binding **at = &daemon->listening.bindings;
 
-	pthread_mutex_lock(&relay->listening.lock);
+	pthread_mutex_lock(&daemon->listening.lock);
 	while (*at) {
 		struct binding *binding = *at;
 		/* acquire: pairs with the release in listener_release */
@@ -427,13 +427,13 @@ void bindings_collect(struct relay *relay)
 			continue;
 		}
 		*at = binding->next;
-		binding_free(relay, binding);
+		binding_free(daemon, binding);
 	}
-	pthread_mutex_unlock(&relay->listening.lock);
+	pthread_mutex_unlock(&daemon->listening.lock);
 }
 
-void bindings_free(struct relay *relay)
+void bindings_free(struct daemon *daemon)
 {
-	free_all(relay, &relay->listening.prepared);
-	free_all(relay, &relay->listening.bindings);
+	free_all(daemon, &daemon->listening.prepared);
+	free_all(daemon, &daemon->listening.bindings);
 }

@@ -10,7 +10,7 @@
 struct conf;
 struct conf_address;
 struct handover;
-struct relay;
+struct daemon;
 
 /* What can be done where an address can't be listened at, for the end of that message: "; ...", or
  * "". Constant. */
@@ -23,24 +23,24 @@ bool bindings_are_free(const struct conf *conf, const struct handover *inherited
 /* Opens the sockets of all listeners of `conf` that are not open yet, for bindings_commit or
  * bindings_discard. False, with all that failed in the error log, and what was opened here closed
  * again. */
-bool bindings_prepare(struct relay *relay, const struct conf *conf);
-void bindings_discard(struct relay *relay);
+bool bindings_prepare(struct daemon *daemon, const struct conf *conf);
+void bindings_discard(struct daemon *daemon);
 /* Shows what was prepared to the workers, and closes what `conf` no longer has. */
-void bindings_commit(struct relay *relay, const struct conf *conf);
+void bindings_commit(struct daemon *daemon, const struct conf *conf);
 /* Frees those that are closed and that no worker's connections are of any more. */
-void bindings_collect(struct relay *relay);
-void bindings_free(struct relay *relay);
+void bindings_collect(struct daemon *daemon);
+void bindings_free(struct daemon *daemon);
 
 /* Adds the listening sockets there are. False without memory. */
-bool bindings_give(struct relay *relay, struct handover *to);
+bool bindings_give(struct daemon *daemon, struct handover *to);
 /* Another process has taken those of the address. WORKER_HAND_OVER is to follow. */
-void bindings_hand_over(struct relay *relay, const char *address);
+void bindings_hand_over(struct daemon *daemon, const char *address);
 
 /* The process before will not come back: socket files that it had are removed with ours. */
-void bindings_take_over(struct relay *relay);
+void bindings_take_over(struct daemon *daemon);
 
 /* Removes the socket files of `unix:` bindings, so that no new client can connect: a drain begins.
  */
-void bindings_remove_paths(struct relay *relay);
+void bindings_remove_paths(struct daemon *daemon);
 
 #endif

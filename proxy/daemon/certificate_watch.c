@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "daemon/worker_parts.h"
 #include "site/certificates.h"
 
@@ -30,14 +30,14 @@ static void set_timer(struct certificate_watch *watch, bool is_soon)
 
 static void on_changed(evutil_socket_t fd, short what, void *arg)
 {
-	struct relay *relay = arg;
+	struct daemon *daemon = arg;
 	char events[4096];
 
 	(void)what;
 	while (read(fd, events, sizeof(events)) > 0)
 		continue;
-	if (!relay->watch.is_soon)
-		set_timer(&relay->watch, true);
+	if (!daemon->watch.is_soon)
+		set_timer(&daemon->watch, true);
 }
 
 /* The folder of a path's last part. */
@@ -104,10 +104,10 @@ static void end_watches(struct certificate_watch *watch)
 	watch->inotify = -1;
 }
 
-static void watch_files(struct relay *relay)
+static void watch_files(struct daemon *daemon)
 {
-	struct certificate_watch *watch = &relay->watch;
-	const struct conf *conf = relay->site->conf;
+	struct certificate_watch *watch = &daemon->watch;
+	const struct conf *conf = daemon->site->conf;
 
 	end_watches(watch);
 	for (size_t i = 0; i < conf->listener_count; i++) {
@@ -120,18 +120,18 @@ static void watch_files(struct relay *relay)
 	if (watch->inotify < 0)
 		return;
 	watch->changed = event_new(
-		relay->node.loop.base, watch->inotify, EV_READ | EV_PERSIST, on_changed, relay);
+		daemon->node.loop.base, watch->inotify, EV_READ | EV_PERSIST, on_changed, daemon);
 	if (!watch->changed || event_add(watch->changed, NULL) != 0)
 		end_watches(watch);
 }
 
-void certificate_watch_look(struct relay *relay)
+void certificate_watch_look(struct daemon *daemon)
 {
-	set_timer(&relay->watch, false);
-	if (relay->reload)
-		return;     /* it has read them, and they are not in use yet */
-	watch_files(relay); /* first: what changes while they are read is seen */
-	certificates_look(relay->site, worker_protocol_names, clock_wall_ns() / CLOCK_NS_PER_S);
+	set_timer(&daemon->watch, false);
+	if (daemon->reload)
+		return;      /* it has read them, and they are not in use yet */
+	watch_files(daemon); /* first: what changes while they are read is seen */
+	certificates_look(daemon->site, worker_protocol_names, clock_wall_ns() / CLOCK_NS_PER_S);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -141,18 +141,18 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	certificate_watch_look(arg);
 }
 
-bool certificate_watch_begin(struct relay *relay)
+bool certificate_watch_begin(struct daemon *daemon)
 {
-	relay->watch.inotify = -1;
-	relay->watch.timer = evtimer_new(relay->node.loop.base, on_timer, relay);
-	return relay->watch.timer != NULL;
+	daemon->watch.inotify = -1;
+	daemon->watch.timer = evtimer_new(daemon->node.loop.base, on_timer, daemon);
+	return daemon->watch.timer != NULL;
 }
 
-void certificate_watch_end(struct relay *relay)
+void certificate_watch_end(struct daemon *daemon)
 {
-	if (!relay->watch.timer)
+	if (!daemon->watch.timer)
 		return;
-	end_watches(&relay->watch);
-	event_free(relay->watch.timer);
-	relay->watch.timer = NULL;
+	end_watches(&daemon->watch);
+	event_free(daemon->watch.timer);
+	daemon->watch.timer = NULL;
 }

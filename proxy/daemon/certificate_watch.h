@@ -14,7 +14,7 @@
 #include <event2/event.h>
 #include <stdbool.h>
 
-struct relay;
+struct daemon;
 
 struct certificate_watch {
 	int inotify; /* -1: none */
@@ -23,10 +23,10 @@ struct certificate_watch {
 };
 
 /* False without memory. Main thread, as the others. */
-bool certificate_watch_begin(struct relay *relay);
-void certificate_watch_end(struct relay *relay);
+bool certificate_watch_begin(struct daemon *daemon);
+void certificate_watch_end(struct daemon *daemon);
 
 /* Looks now: the site's listeners may have other files. */
-void certificate_watch_look(struct relay *relay);
+void certificate_watch_look(struct daemon *daemon);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 /* Logs, tables, timers, DNS; a loop and its wake-up. */
 #define OWN_DESCRIPTORS      24
@@ -13,10 +13,10 @@
 
 /* As many descriptors as we may have. A client needs one, and one to a server: at most half of what
  * we do not need ourselves go to clients, or requests that were accepted could not be sent on. */
-void descriptors_divide(struct relay *relay, const struct conf *conf)
+void descriptors_divide(struct daemon *daemon, const struct conf *conf)
 {
 	struct rlimit limit;
-	rlim_t own = OWN_DESCRIPTORS + (rlim_t)DESCRIPTORS_A_WORKER * relay->node.worker_count;
+	rlim_t own = OWN_DESCRIPTORS + (rlim_t)DESCRIPTORS_A_WORKER * daemon->node.worker_count;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
 		return;
@@ -28,22 +28,22 @@ void descriptors_divide(struct relay *relay, const struct conf *conf)
 	if (limit.rlim_cur > UINT32_MAX)
 		limit.rlim_cur = UINT32_MAX;
 	for (size_t i = 0; i < conf->listener_count; i++)
-		own += (rlim_t)conf->listeners[i].bind_count * relay->node.worker_count;
+		own += (rlim_t)conf->listeners[i].bind_count * daemon->node.worker_count;
 	/* With very few, some of each. */
 	if (own > limit.rlim_cur / 2)
 		own = limit.rlim_cur / 2;
-	relay->listening.descriptor_limit = (unsigned)limit.rlim_cur;
-	relay->node.store.files_max = (unsigned)(limit.rlim_cur - own) / FILES_SHARE;
-	own += relay->node.store.files_max;
-	relay->listening.clients_max = (unsigned)(limit.rlim_cur - own) / 2;
+	daemon->listening.descriptor_limit = (unsigned)limit.rlim_cur;
+	daemon->node.store.files_max = (unsigned)(limit.rlim_cur - own) / FILES_SHARE;
+	own += daemon->node.store.files_max;
+	daemon->listening.clients_max = (unsigned)(limit.rlim_cur - own) / 2;
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		const struct conf_listener *listener = &conf->listeners[i];
-		if (listener->max_connections > relay->listening.clients_max)
+		if (listener->max_connections > daemon->listening.clients_max)
 			log_warn("%s:%u: listener %s: max_connections = %u is more than the limit "
 				 "of %u "
 				 "descriptors allows, which is %u clients",
 				CONF_PLACE_ARGS(conf, listener->line), listener->name,
-				listener->max_connections, relay->listening.descriptor_limit,
-				relay->listening.clients_max);
+				listener->max_connections, daemon->listening.descriptor_limit,
+				daemon->listening.clients_max);
 	}
 }

@@ -5,10 +5,10 @@
 #define DAEMON_DESCRIPTORS_H
 
 struct conf;
-struct relay;
+struct daemon;
 
 /* Raises RLIMIT_NOFILE to what is allowed, and sets how many clients and files there may be. Warns
  * of listeners whose max_connections is more than that. Before workers begin. */
-void descriptors_divide(struct relay *relay, const struct conf *conf);
+void descriptors_divide(struct daemon *daemon, const struct conf *conf);
 
 #endif

@@ -3,22 +3,22 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
-static void set_timer(struct relay *relay)
+static void set_timer(struct daemon *daemon)
 {
 	const struct timeval pause = {.tv_sec = LOG_PACE_MS / 1000};
 
-	if (event_add(relay->failure_lines.timer, &pause) != 0) /* the next failure is reported */
+	if (event_add(daemon->failure_lines.timer, &pause) != 0) /* the next failure is reported */
 		atomic_store_explicit(
-			&relay->node.failures.is_reported, false, memory_order_release);
+			&daemon->node.failures.is_reported, false, memory_order_release);
 }
 
 static void on_message(struct message *message)
 {
 	struct node *node = CONTAINER_OF(message, struct node, failures.message);
 
-	set_timer(CONTAINER_OF(node, struct relay, node));
+	set_timer(CONTAINER_OF(node, struct daemon, node));
 }
 
 /* A line of what has come to the internal listener, if the last one is old enough. Is there more?
@@ -63,44 +63,44 @@ static bool write_server_lines(const struct site *site, uint64_t now_ms)
 }
 
 /* Is there more? */
-static bool write_lines(struct relay *relay, uint64_t now_ms)
+static bool write_lines(struct daemon *daemon, uint64_t now_ms)
 {
-	bool more = write_hop_lines(&relay->node.hops, now_ms);
+	bool more = write_hop_lines(&daemon->node.hops, now_ms);
 
-	if (relay->site) /* the start may have failed */
-		more |= write_server_lines(relay->site, now_ms);
+	if (daemon->site) /* the start may have failed */
+		more |= write_server_lines(daemon->site, now_ms);
 	return more;
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-	struct relay *relay = arg;
+	struct daemon *daemon = arg;
 
 	(void)fd;
 	(void)what;
 	/* release: pairs with the acquire in node_note_failure: the message has been run, and may
 	 * be posted again. Who finds it set has left its failure to be found here, at the latest
 	 * when the next one tells. */
-	atomic_store_explicit(&relay->node.failures.is_reported, false, memory_order_release);
-	if (write_lines(relay, clock_monotonic_ms()))
-		node_note_failure(&relay->node);
+	atomic_store_explicit(&daemon->node.failures.is_reported, false, memory_order_release);
+	if (write_lines(daemon, clock_monotonic_ms()))
+		node_note_failure(&daemon->node);
 }
 
-bool failure_lines_begin(struct relay *relay)
+bool failure_lines_begin(struct daemon *daemon)
 {
-	relay->node.failures.message.run = on_message;
-	relay->failure_lines.timer = evtimer_new(relay->node.loop.base, on_timer, relay);
-	return relay->failure_lines.timer != NULL;
+	daemon->node.failures.message.run = on_message;
+	daemon->failure_lines.timer = evtimer_new(daemon->node.loop.base, on_timer, daemon);
+	return daemon->failure_lines.timer != NULL;
 }
 
-void failure_lines_write_all(struct relay *relay)
+void failure_lines_write_all(struct daemon *daemon)
 {
-	write_lines(relay, UINT64_MAX);
+	write_lines(daemon, UINT64_MAX);
 }
 
-void failure_lines_end(struct relay *relay)
+void failure_lines_end(struct daemon *daemon)
 {
-	if (relay->failure_lines.timer)
-		event_free(relay->failure_lines.timer);
-	relay->failure_lines.timer = NULL;
+	if (daemon->failure_lines.timer)
+		event_free(daemon->failure_lines.timer);
+	daemon->failure_lines.timer = NULL;
 }

@@ -11,15 +11,15 @@
 #include <event2/event.h>
 #include <stdbool.h>
 
-struct relay;
+struct daemon;
 
 struct failure_lines {
 	struct event *timer; /* set, or will be by node.failures.message, while is_reported */
 };
 
 /* False without memory. Main thread, as the next two. */
-bool failure_lines_begin(struct relay *relay);
+bool failure_lines_begin(struct daemon *daemon);
 /* Writes what is left; no thread fails any more. */
-void failure_lines_write_all(struct relay *relay);
-void failure_lines_end(struct relay *relay);
+void failure_lines_write_all(struct daemon *daemon);
+void failure_lines_end(struct daemon *daemon);
 #endif

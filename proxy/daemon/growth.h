@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-struct relay;
+struct daemon;
 struct worker;
 
 struct growth {
@@ -23,11 +23,11 @@ struct growth {
 };
 
 /* False without memory. Main thread, as the next two. */
-bool growth_begin(struct relay *relay);
-void growth_end(struct relay *relay);
+bool growth_begin(struct daemon *daemon);
+void growth_end(struct daemon *daemon);
 
 /* Grows if a worker has requested it. */
-void growth_make(struct relay *relay);
+void growth_make(struct daemon *daemon);
 
 /* Looks whether it is. The worker's thread, in no call of the throttles. */
 void growth_look(struct worker *worker);

@@ -8,45 +8,45 @@
 
 #include "base/log.h"
 #include "daemon/probers.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "fleet/fleet.h"
 
-bool health_share_begin(struct relay *relay)
+bool health_share_begin(struct daemon *daemon)
 {
 #ifdef HAVE_REDIS
-	relay->probers = probers_new(
-		&relay->node.loop, relay->checks, fleet_members(relay->node.fleet)->default_name);
-	if (!relay->probers)
+	daemon->probers = probers_new(&daemon->node.loop, daemon->checks,
+		fleet_members(daemon->node.fleet)->default_name);
+	if (!daemon->probers)
 		log_error("health_shared: %s", strerror(ENOMEM));
-	return relay->probers != NULL;
+	return daemon->probers != NULL;
 #else
-	(void)relay;
+	(void)daemon;
 	return true;
 #endif
 }
 
-void health_share_commit(struct relay *relay)
+void health_share_commit(struct daemon *daemon)
 {
 #ifdef HAVE_REDIS
-	probers_commit(relay->probers, relay->site);
+	probers_commit(daemon->probers, daemon->site);
 #else
-	(void)relay;
+	(void)daemon;
 #endif
 }
 
-void health_share_leave(struct relay *relay)
+void health_share_leave(struct daemon *daemon)
 {
 #ifdef HAVE_REDIS
-	probers_leave(relay->probers);
+	probers_leave(daemon->probers);
 #else
-	(void)relay;
+	(void)daemon;
 #endif
 }
 
-void health_share_end(struct relay *relay)
+void health_share_end(struct daemon *daemon)
 {
 #ifdef HAVE_REDIS
-	probers_free(relay->probers);
+	probers_free(daemon->probers);
 #endif
-	relay->probers = NULL;
+	daemon->probers = NULL;
 }

@@ -5,18 +5,18 @@
 
 #include <stdbool.h>
 
-struct relay;
+struct daemon;
 
 /* False without memory, with a line in the log. */
-bool health_share_begin(struct relay *relay);
+bool health_share_begin(struct daemon *daemon);
 
-/* The relay's site is current, and its servers are checked. */
-void health_share_commit(struct relay *relay);
+/* The daemon's site is current, and its servers are checked. */
+void health_share_commit(struct daemon *daemon);
 
-/* The relay stops: other nodes probe from now on, and this one learns what they find. */
-void health_share_leave(struct relay *relay);
+/* The daemon stops: other nodes probe from now on, and this one learns what they find. */
+void health_share_leave(struct daemon *daemon);
 
 /* Before the checks are freed, and the fleet. */
-void health_share_end(struct relay *relay);
+void health_share_end(struct daemon *daemon);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "worker/worker.h"
 
 /* What a drain may take beyond shutdown_timeout: joining threads, writing the state. */
@@ -36,12 +36,12 @@ static int sd_watchdog_enabled(int unset, uint64_t *us)
 }
 #endif
 
-static bool all_have_answered(const struct relay *relay)
+static bool all_have_answered(const struct daemon *daemon)
 {
-	for (unsigned i = 0; i < relay->node.worker_count; i++) {
+	for (unsigned i = 0; i < daemon->node.worker_count; i++) {
 		/* acquire: pairs with the release in manager_answer */
-		if (atomic_load_explicit(&relay->node.workers[i]->inbox.pings_answered,
-			    memory_order_acquire) < relay->manager.pings)
+		if (atomic_load_explicit(&daemon->node.workers[i]->inbox.pings_answered,
+			    memory_order_acquire) < daemon->manager.pings)
 			return false;
 	}
 	return true;
@@ -49,18 +49,18 @@ static bool all_have_answered(const struct relay *relay)
 
 static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 {
-	struct relay *relay = arg;
-	struct manager *manager = &relay->manager;
+	struct daemon *daemon = arg;
+	struct manager *manager = &daemon->manager;
 
 	(void)fd;
 	(void)what;
-	if (!all_have_answered(relay))
+	if (!all_have_answered(daemon))
 		return;
 	if (manager->pings > 0)
 		sd_notifyf(0, "WATCHDOG=1");
 	manager->pings++;
-	for (unsigned i = 0; i < relay->node.worker_count; i++)
-		worker_command(relay->node.workers[i], WORKER_PING);
+	for (unsigned i = 0; i < daemon->node.worker_count; i++)
+		worker_command(daemon->node.workers[i], WORKER_PING);
 }
 
 void manager_answer(struct worker *worker)
@@ -75,14 +75,14 @@ void manager_answer_all(struct worker *worker)
 	atomic_store_explicit(&worker->inbox.pings_answered, UINT64_MAX, memory_order_release);
 }
 
-void manager_close(struct relay *relay)
+void manager_close(struct daemon *daemon)
 {
-	if (relay->manager.watchdog)
-		event_free(relay->manager.watchdog);
-	relay->manager.watchdog = NULL;
+	if (daemon->manager.watchdog)
+		event_free(daemon->manager.watchdog);
+	daemon->manager.watchdog = NULL;
 }
 
-static void begin_watchdog(struct relay *relay)
+static void begin_watchdog(struct daemon *daemon)
 {
 	uint64_t us = 0;
 
@@ -90,49 +90,49 @@ static void begin_watchdog(struct relay *relay)
 		return;
 	struct timeval period = {
 		.tv_sec = (time_t)(us / 4 / 1000000), .tv_usec = (suseconds_t)(us / 4 % 1000000)};
-	relay->manager.watchdog =
-		event_new(relay->node.loop.base, -1, EV_PERSIST, on_watchdog, relay);
-	if (!relay->manager.watchdog || event_add(relay->manager.watchdog, &period) != 0)
+	daemon->manager.watchdog =
+		event_new(daemon->node.loop.base, -1, EV_PERSIST, on_watchdog, daemon);
+	if (!daemon->manager.watchdog || event_add(daemon->manager.watchdog, &period) != 0)
 		log_error("watchdog: %s", strerror(ENOMEM));
 	else
-		on_watchdog(-1, EV_TIMEOUT, relay);
+		on_watchdog(-1, EV_TIMEOUT, daemon);
 }
 
-void manager_ready(struct relay *relay)
+void manager_ready(struct daemon *daemon)
 {
 	int notified = sd_notifyf(0, "READY=1\nSTATUS=Serving by %s, %u workers",
-		relay->site->conf->path, relay->node.worker_count);
+		daemon->site->conf->path, daemon->node.worker_count);
 
 	if (notified < 0)
 		log_warn("NOTIFY_SOCKET is \"%s\": %s; the service manager is not notified",
 			getenv("NOTIFY_SOCKET"), strerror(-notified));
 	if (notified > 0)
-		begin_watchdog(relay);
+		begin_watchdog(daemon);
 }
 
-void manager_reloading(struct relay *relay)
+void manager_reloading(struct daemon *daemon)
 {
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=Reading %s",
-		(unsigned long long)clock_monotonic_ns() / 1000, relay->site->conf->path);
+		(unsigned long long)clock_monotonic_ns() / 1000, daemon->site->conf->path);
 }
 
-void manager_reloaded(struct relay *relay, bool effective)
+void manager_reloaded(struct daemon *daemon, bool effective)
 {
 	if (effective)
-		sd_notifyf(0, "READY=1\nSTATUS=Serving by %s, %u workers", relay->site->conf->path,
-			relay->node.worker_count);
+		sd_notifyf(0, "READY=1\nSTATUS=Serving by %s, %u workers", daemon->site->conf->path,
+			daemon->node.worker_count);
 	else
 		sd_notifyf(0,
 			"READY=1\nSTATUS=Serving by the last good configuration: %s has errors, "
 			"which the log lists",
-			relay->site->conf->path);
+			daemon->site->conf->path);
 }
 
-void manager_handed_over(struct relay *relay, long pid)
+void manager_handed_over(struct daemon *daemon, long pid)
 {
 	/* The manager hears this process no more, and the new one only after this. */
 	sd_notifyf(0, "MAINPID=%ld\nREADY=1\nSTATUS=Process %ld serves by %s", pid, pid,
-		relay->site->conf->path);
+		daemon->site->conf->path);
 }
 
 void manager_stopping(uint64_t timeout_ms)

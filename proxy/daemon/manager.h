@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct relay;
+struct daemon;
 struct worker;
 
 struct manager {
@@ -28,18 +28,18 @@ struct manager {
 
 /* All listen and serve. Begins the watchdog. A NOTIFY_SOCKET that cannot be used is a line in the
  * log. */
-void manager_ready(struct relay *relay);
+void manager_ready(struct daemon *daemon);
 /* Ends the watchdog. */
-void manager_close(struct relay *relay);
+void manager_close(struct daemon *daemon);
 /* A reload has begun, and has ended: it took effect, or nothing has changed. */
-void manager_reloading(struct relay *relay);
-void manager_reloaded(struct relay *relay, bool effective);
+void manager_reloading(struct daemon *daemon);
+void manager_reloaded(struct daemon *daemon, bool effective);
 /* A drain has begun that takes `timeout_ms` at most: the manager is asked for that time and some
  * more. */
 void manager_stopping(uint64_t timeout_ms);
 
 /* Process `pid` has taken over and is the service's from now on. */
-void manager_handed_over(struct relay *relay, long pid);
+void manager_handed_over(struct daemon *daemon, long pid);
 
 /* The worker has had a ping. On its thread. */
 void manager_answer(struct worker *worker);

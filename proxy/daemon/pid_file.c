@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "conf/conf.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 static bool write_file(const char *path)
 {
@@ -36,14 +36,14 @@ static char *aside_of(const char *path)
 	return asprintf(&aside, "%s.oldbin", path) < 0 ? NULL : aside;
 }
 
-static const char *path_of(const struct relay *relay)
+static const char *path_of(const struct daemon *daemon)
 {
-	return relay->begun_with ? relay->begun_with->pid_file : NULL;
+	return daemon->begun_with ? daemon->begun_with->pid_file : NULL;
 }
 
-void pid_file_put_aside(struct relay *relay)
+void pid_file_put_aside(struct daemon *daemon)
 {
-	const char *path = path_of(relay);
+	const char *path = path_of(daemon);
 	char *aside = path ? aside_of(path) : NULL;
 
 	/* In a folder that may not be written to, the new process writes over the file. */
@@ -52,9 +52,9 @@ void pid_file_put_aside(struct relay *relay)
 	free(aside);
 }
 
-void pid_file_take_back(struct relay *relay)
+void pid_file_take_back(struct daemon *daemon)
 {
-	const char *path = path_of(relay);
+	const char *path = path_of(daemon);
 	char *aside = path ? aside_of(path) : NULL;
 
 	if (aside && rename(aside, path) != 0 && !write_file(path))
@@ -76,9 +76,9 @@ static bool is_own(const char *path)
 	return pid == (long)getpid();
 }
 
-void pid_file_remove(struct relay *relay)
+void pid_file_remove(struct daemon *daemon)
 {
-	const char *path = path_of(relay);
+	const char *path = path_of(daemon);
 	char *aside = path ? aside_of(path) : NULL;
 
 	if (path && is_own(path))

@@ -8,15 +8,15 @@
 #include <stdbool.h>
 
 struct conf;
-struct relay;
+struct daemon;
 
 /* Writes the file that `conf` names, if it does. False with a line in the log. */
 bool pid_file_write(const struct conf *conf);
 
-void pid_file_put_aside(struct relay *relay);
-void pid_file_take_back(struct relay *relay);
+void pid_file_put_aside(struct daemon *daemon);
+void pid_file_take_back(struct daemon *daemon);
 
 /* Removes what is this process's. */
-void pid_file_remove(struct relay *relay);
+void pid_file_remove(struct daemon *daemon);
 
 #endif

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 
 /* A reload can't read files that the user may not read: better known now than then. */
-static void check_reload_as_user(const struct relay *relay, const struct conf *conf)
+static void check_reload_as_user(const struct daemon *daemon, const struct conf *conf)
 {
-	const struct relay_service *service = relay->service;
+	const struct daemon_service *service = daemon->service;
 	struct conf_errors errors = {0};
 	struct conf *again = service->load(service->ctx, &errors);
 
@@ -21,7 +21,7 @@ static void check_reload_as_user(const struct relay *relay, const struct conf *c
 	conf_release(again);
 }
 
-bool privileges_drop(struct relay *relay, const struct conf *conf)
+bool privileges_drop(struct daemon *daemon, const struct conf *conf)
 {
 	struct passwd *user = conf->user ? getpwnam(conf->user) : NULL;
 
@@ -33,10 +33,10 @@ bool privileges_drop(struct relay *relay, const struct conf *conf)
 		return true;
 	}
 	if (user)
-		log_give_to(relay->node.log, user->pw_uid, user->pw_gid);
+		log_give_to(daemon->node.log, user->pw_uid, user->pw_gid);
 	if (user && initgroups(conf->user, user->pw_gid) == 0 && setgid(user->pw_gid) == 0 &&
 		setuid(user->pw_uid) == 0) {
-		check_reload_as_user(relay, conf);
+		check_reload_as_user(daemon, conf);
 		return true;
 	}
 	log_error("%s:%u: user = %s: %s", CONF_PLACE_ARGS(conf, conf_line(conf, "user")),

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct relay;
+struct daemon;
 
 struct queue_deadline {
 	struct event *timer;    /* NULL: not begun */
@@ -20,14 +20,14 @@ struct queue_deadline {
 };
 
 /* False without memory. Main thread, as queue_deadline_end. */
-bool queue_deadline_begin(struct relay *relay);
-void queue_deadline_end(struct relay *relay);
+bool queue_deadline_begin(struct daemon *daemon);
+void queue_deadline_end(struct daemon *daemon);
 
-/* The queue's `timer_changed` (queue/queue.h); `ctx` is the relay. Wakes the main loop when the
+/* The queue's `timer_changed` (queue/queue.h); `ctx` is the daemon. Wakes the main loop when the
  * deadline (monotonic) is earlier than the known one. Any thread. */
 void queue_deadline_note(void *ctx, uint64_t deadline_ns);
 
 /* Arms the timer. Main thread, after each turn of its loop. */
-void queue_deadline_arm(struct relay *relay);
+void queue_deadline_arm(struct daemon *daemon);
 
 #endif

@@ -13,7 +13,7 @@
 #include "daemon/check.h"
 #include "daemon/handover.h"
 #include "daemon/health_share.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "daemon/resolve.h"
 #include "daemon/semaphores.h"
 #include "daemon/upgrade.h"
@@ -27,9 +27,9 @@
 /* Workers read the clock at each decision: what they pass is no older than that. */
 #define CLOCK_GUARD_NS 0
 
-uint64_t relay_throttle_ns(const struct relay *relay)
+uint64_t daemon_throttle_ns(const struct daemon *daemon)
 {
-	return clock_anchor_time(&relay->node.anchor, clock_boot_ns());
+	return clock_anchor_time(&daemon->node.anchor, clock_boot_ns());
 }
 
 static void log_throttles(const struct conf *conf, const struct throttle_report *report)
@@ -47,14 +47,14 @@ static void log_throttles(const struct conf *conf, const struct throttle_report 
 }
 
 /* With what the process before has counted. */
-static struct throttle_table *join_throttles(struct relay *relay, const struct conf *conf,
+static struct throttle_table *join_throttles(struct daemon *daemon, const struct conf *conf,
 	const struct throttle_limit *limits, struct throttle_report *report)
 {
-	const struct handover *inherited = relay->inherited;
+	const struct handover *inherited = daemon->inherited;
 	struct throttle_table_options options = {
 		.folder = inherited->folder,
 		.callers = conf->totals.callers,
-		.now_ns = relay_throttle_ns(relay),
+		.now_ns = daemon_throttle_ns(daemon),
 		.grows = true,
 		.joins = true,
 		.shared = inherited->table,
@@ -74,13 +74,13 @@ static struct throttle_table *join_throttles(struct relay *relay, const struct c
 	return table;
 }
 
-bool relay_open_throttles(struct relay *relay, const struct conf *conf)
+bool daemon_open_throttles(struct daemon *daemon, const struct conf *conf)
 {
 	struct throttle_report report;
 	struct throttle_table_options options = {
 		.folder = conf->state,
 		.callers = conf->totals.callers,
-		.now_ns = relay_throttle_ns(relay),
+		.now_ns = daemon_throttle_ns(daemon),
 		.memory_if_unwritable = !conf->state_required,
 		.grows = true,
 	};
@@ -90,26 +90,26 @@ bool relay_open_throttles(struct relay *relay, const struct conf *conf)
 		log_error("%s: limits: %s", conf->path, strerror(errno));
 		return false;
 	}
-	if (relay->inherited)
-		relay->node.throttles = join_throttles(relay, conf, limits, &report);
+	if (daemon->inherited)
+		daemon->node.throttles = join_throttles(daemon, conf, limits, &report);
 	else
-		relay->node.throttles =
+		daemon->node.throttles =
 			throttle_table_open(&options, limits, conf->limit_count, &report);
 	free(limits);
-	if (relay->node.throttles)
+	if (daemon->node.throttles)
 		log_throttles(conf, &report);
-	else if (!relay->inherited && report.found == THROTTLE_FOUND_UNUSABLE)
+	else if (!daemon->inherited && report.found == THROTTLE_FOUND_UNUSABLE)
 		log_error("%s:%u: state = %s: %s; refusing to start (state_required = on)",
 			CONF_PLACE_ARGS(conf, conf_line(conf, "state")), conf->state, report.text);
-	else if (!relay->inherited)
+	else if (!daemon->inherited)
 		log_error("limits: %s", report.text);
-	return relay->node.throttles != NULL;
+	return daemon->node.throttles != NULL;
 }
 
-void relay_close_throttles(struct relay *relay)
+void daemon_close_throttles(struct daemon *daemon)
 {
-	throttle_table_close(relay->node.throttles);
-	relay->node.throttles = NULL;
+	throttle_table_close(daemon->node.throttles);
+	daemon->node.throttles = NULL;
 }
 
 void reload_write_warnings(const struct conf *conf)
@@ -119,45 +119,45 @@ void reload_write_warnings(const struct conf *conf)
 			conf->warnings[i].text);
 }
 
-void reload_note_change(struct relay *relay)
+void reload_note_change(struct daemon *daemon)
 {
 	/* release: pairs with the acquire in reload_seen */
-	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
-	for (unsigned i = 0; i < relay->node.worker_count; i++)
-		worker_command(relay->node.workers[i], WORKER_SEEN);
+	atomic_fetch_add_explicit(&daemon->reloads, 1, memory_order_release);
+	for (unsigned i = 0; i < daemon->node.worker_count; i++)
+		worker_command(daemon->node.workers[i], WORKER_SEEN);
 }
 
 void reload_seen(struct worker *worker)
 {
-	/* acquire: pairs with the release in relay_reload, so it is no later than the limits that
+	/* acquire: pairs with the release in daemon_reload, so it is no later than the limits that
 	 * the next call finds */
-	uint64_t reloads = atomic_load_explicit(&relay_of(worker)->reloads, memory_order_acquire);
+	uint64_t reloads = atomic_load_explicit(&daemon_of(worker)->reloads, memory_order_acquire);
 
 	/* release: pairs with the acquire in reload_collect; every call into the throttles that
 	 * began before is over */
 	atomic_store_explicit(&worker->inbox.reloads_seen, reloads, memory_order_release);
-	relay_tell_main(relay_of(worker));
+	daemon_tell_main(daemon_of(worker));
 }
 
-void reload_collect(struct relay *relay)
+void reload_collect(struct daemon *daemon)
 {
 	/* relaxed: written by this thread */
-	uint64_t reloads = atomic_load_explicit(&relay->reloads, memory_order_relaxed);
+	uint64_t reloads = atomic_load_explicit(&daemon->reloads, memory_order_relaxed);
 
-	if (relay->reloads_collected == reloads)
+	if (daemon->reloads_collected == reloads)
 		return;
-	for (unsigned i = 0; i < relay->node.worker_count; i++) {
+	for (unsigned i = 0; i < daemon->node.worker_count; i++) {
 		/* acquire: pairs with the release in reload_seen */
-		if (atomic_load_explicit(&relay->node.workers[i]->inbox.reloads_seen,
+		if (atomic_load_explicit(&daemon->node.workers[i]->inbox.reloads_seen,
 			    memory_order_acquire) < reloads)
 			return;
 	}
-	relay->reloads_collected = reloads;
-	throttle_table_collect(relay->node.throttles);
-	bindings_collect(relay);
-	queue_sweep_pins(relay->node.queue, pin_is_of_site, relay->site);
-	for (size_t i = 0; i < relay->site->conf->upstream_count; i++) {
-		struct pace *pace = relay->site->upstreams[i]->state->pace;
+	daemon->reloads_collected = reloads;
+	throttle_table_collect(daemon->node.throttles);
+	bindings_collect(daemon);
+	queue_sweep_pins(daemon->node.queue, pin_is_of_site, daemon->site);
+	for (size_t i = 0; i < daemon->site->conf->upstream_count; i++) {
+		struct pace *pace = daemon->site->upstreams[i]->state->pace;
 		if (pace)
 			pace_collect(pace);
 	}
@@ -188,10 +188,10 @@ static void write_change(const void *user, const struct conf_change *change)
 
 /* Against the last one; but what is taken only at a start against that, so that it is reported each
  * time until then. */
-static void write_changes(const struct relay *relay, const struct conf *conf)
+static void write_changes(const struct daemon *daemon, const struct conf *conf)
 {
-	conf_compare(relay->site->conf, conf, CONF_COMPARE_LIVE, write_change, conf);
-	conf_compare(relay->begun_with, conf, CONF_COMPARE_START, write_change, conf);
+	conf_compare(daemon->site->conf, conf, CONF_COMPARE_LIVE, write_change, conf);
+	conf_compare(daemon->begun_with, conf, CONF_COMPARE_START, write_change, conf);
 }
 
 /* ---- prepare --------------------------------------------------------------------------------- */
@@ -205,73 +205,74 @@ struct reload {
 	bool is_revision;
 };
 
-static bool prepare_throttles(struct relay *relay, struct reload *reload, const struct conf *conf)
+static bool prepare_throttles(struct daemon *daemon, struct reload *reload, const struct conf *conf)
 {
 	struct throttle_report report = {.text = "no memory"};
 	struct throttle_limit *limits = gate_throttle_limits(conf, CLOCK_GUARD_NS);
 
 	if (limits)
-		reload->throttles = throttle_table_prepare(relay->node.throttles, limits,
-			conf->limit_count, conf->totals.callers, relay_throttle_ns(relay), &report);
+		reload->throttles =
+			throttle_table_prepare(daemon->node.throttles, limits, conf->limit_count,
+				conf->totals.callers, daemon_throttle_ns(daemon), &report);
 	if (!reload->throttles)
 		log_error("%s: limits: %s", conf->path, report.text);
 	free(limits);
 	return reload->throttles != NULL;
 }
 
-static bool prepare_uses(struct relay *relay, struct reload *reload)
+static bool prepare_uses(struct daemon *daemon, struct reload *reload)
 {
-	reload->uses = calloc(relay->node.worker_count, sizeof(*reload->uses));
-	for (unsigned i = 0; reload->uses && i < relay->node.worker_count; i++) {
-		reload->uses[i] = site_use_new(relay->node.workers[i], reload->site);
+	reload->uses = calloc(daemon->node.worker_count, sizeof(*reload->uses));
+	for (unsigned i = 0; reload->uses && i < daemon->node.worker_count; i++) {
+		reload->uses[i] = site_use_new(daemon->node.workers[i], reload->site);
 		if (!reload->uses[i])
 			return false;
 	}
 	return reload->uses != NULL;
 }
 
-void reload_discard(struct relay *relay, struct reload *reload)
+void reload_discard(struct daemon *daemon, struct reload *reload)
 {
 	if (!reload)
 		return;
-	checks_discard(relay->checks);
-	resolver_discard(relay->resolver);
-	for (unsigned i = 0; reload->uses && i < relay->node.worker_count; i++)
+	checks_discard(daemon->checks);
+	resolver_discard(daemon->resolver);
+	for (unsigned i = 0; reload->uses && i < daemon->node.worker_count; i++)
 		site_use_free_unused(reload->uses[i]);
 	free(reload->uses);
 	if (reload->site)
 		site_release(reload->site);
 	throttle_table_discard(reload->throttles);
 	log_discard(reload->logs);
-	bindings_discard(relay);
+	bindings_discard(daemon);
 	conf_release(reload->conf);
 	free(reload);
 }
 
-static bool prepare_all(struct relay *relay, struct reload *reload, const struct conf *conf)
+static bool prepare_all(struct daemon *daemon, struct reload *reload, const struct conf *conf)
 {
-	if (!bindings_prepare(relay, conf))
+	if (!bindings_prepare(daemon, conf))
 		return false;
-	reload->logs =
-		log_prepare(relay->node.log, conf->logs.level, conf->logs.error, conf->logs.access);
-	if (!reload->logs || !prepare_throttles(relay, reload, conf))
+	reload->logs = log_prepare(
+		daemon->node.log, conf->logs.level, conf->logs.error, conf->logs.access);
+	if (!reload->logs || !prepare_throttles(daemon, reload, conf))
 		return false;
-	reload->site = site_new(conf, relay->site->serial + 1, relay->states, relay->node.throttles,
-		relay->roster, relay->node.stats, relay->node.fleet);
+	reload->site = site_new(conf, daemon->site->serial + 1, daemon->states,
+		daemon->node.throttles, daemon->roster, daemon->node.stats, daemon->node.fleet);
 	if (!reload->site)
 		return false;
 	reload->conf = NULL;
-	if (!certificates_prepare(reload->site, relay->site, worker_protocol_names,
+	if (!certificates_prepare(reload->site, daemon->site, worker_protocol_names,
 		    reload->is_revision ? CERTIFICATES_READ_CHANGED : CERTIFICATES_READ_ALL))
 		return false;
-	if (prepare_uses(relay, reload) && resolver_prepare(relay->resolver, reload->site) &&
-		checks_prepare(relay->checks, reload->site))
+	if (prepare_uses(daemon, reload) && resolver_prepare(daemon->resolver, reload->site) &&
+		checks_prepare(daemon->checks, reload->site))
 		return true;
 	log_error("%s: %s", conf->path, strerror(ENOMEM));
 	return false;
 }
 
-struct reload *reload_prepare(struct relay *relay, const struct conf *conf, bool is_revision)
+struct reload *reload_prepare(struct daemon *daemon, const struct conf *conf, bool is_revision)
 {
 	struct reload *reload = calloc(1, sizeof(*reload));
 
@@ -282,83 +283,83 @@ struct reload *reload_prepare(struct relay *relay, const struct conf *conf, bool
 	}
 	reload->conf = conf;
 	reload->is_revision = is_revision;
-	if (prepare_all(relay, reload, conf))
+	if (prepare_all(daemon, reload, conf))
 		return reload;
-	reload_discard(relay, reload);
+	reload_discard(daemon, reload);
 	return NULL;
 }
 
 /* ---- commit ---------------------------------------------------------------------------------- */
 
-void reload_commit(struct relay *relay, struct reload *reload)
+void reload_commit(struct daemon *daemon, struct reload *reload)
 {
 	struct throttle_report report;
-	struct site *old = relay->site, *site = reload->site;
+	struct site *old = daemon->site, *site = reload->site;
 	const struct conf *conf = site->conf;
 
-	log_commit(relay->node.log, reload->logs);
-	if (throttle_table_commit(relay->node.throttles, reload->throttles,
-		    relay_throttle_ns(relay), &report) != 0)
+	log_commit(daemon->node.log, reload->logs);
+	if (throttle_table_commit(daemon->node.throttles, reload->throttles,
+		    daemon_throttle_ns(daemon), &report) != 0)
 		log_error("%s: limits: %s", conf->path, report.text);
 	site_commit(site);
 	store_set_bounds(
-		&relay->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
-	relay_bound_sends(relay, conf);
-	relay->site = site;
-	bindings_commit(relay, conf);
+		&daemon->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
+	daemon_bound_sends(daemon, conf);
+	daemon->site = site;
+	bindings_commit(daemon, conf);
 	/* release: pairs with the acquire in reload_seen */
-	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
-	for (unsigned i = 0; i < relay->node.worker_count; i++)
-		site_use_post(relay->node.workers[i], reload->uses[i]);
-	delay_changed(relay->node.delays);
-	resolver_commit(relay->resolver, site);
-	checks_commit(relay->checks, site);
-	semaphores_commit(relay);
-	health_share_commit(relay);
-	certificate_watch_look(relay);
+	atomic_fetch_add_explicit(&daemon->reloads, 1, memory_order_release);
+	for (unsigned i = 0; i < daemon->node.worker_count; i++)
+		site_use_post(daemon->node.workers[i], reload->uses[i]);
+	delay_changed(daemon->node.delays);
+	resolver_commit(daemon->resolver, site);
+	checks_commit(daemon->checks, site);
+	semaphores_commit(daemon);
+	health_share_commit(daemon);
+	certificate_watch_look(daemon);
 	site_release(old);
 	free(reload->uses);
 	free(reload);
 }
 
-static void finish(struct relay *relay, struct reload *reload)
+static void finish(struct daemon *daemon, struct reload *reload)
 {
 	const struct conf *conf = reload->site->conf;
 	bool is_revision = reload->is_revision;
 
 	reload_write_warnings(conf);
-	write_changes(relay, conf);
-	reload_commit(relay, reload);
+	write_changes(daemon, conf);
+	reload_commit(daemon, reload);
 	if (is_revision)
 		log_info("%s: the admin interface has changed settings; a reload restores those of "
 			 "the file",
-			relay->site->conf->path);
+			daemon->site->conf->path);
 	else
-		log_info("%s: reloaded", relay->site->conf->path);
+		log_info("%s: reloaded", daemon->site->conf->path);
 	if (!is_revision)
-		manager_reloaded(relay, true);
+		manager_reloaded(daemon, true);
 }
 
-void reload_cancel(struct relay *relay)
+void reload_cancel(struct daemon *daemon)
 {
-	reload_discard(relay, relay->reload);
-	relay->reload = NULL;
-	event_del(relay->reload_timer);
+	reload_discard(daemon, daemon->reload);
+	daemon->reload = NULL;
+	event_del(daemon->reload_timer);
 }
 
-void reload_continue(struct relay *relay)
+void reload_continue(struct daemon *daemon)
 {
-	struct reload *reload = relay->reload;
+	struct reload *reload = daemon->reload;
 
 	if (!reload)
 		return;
-	event_del(relay->reload_timer);
-	relay->reload = NULL;
-	finish(relay, reload);
+	event_del(daemon->reload_timer);
+	daemon->reload = NULL;
+	finish(daemon, reload);
 }
 
 /* `conf` may be NULL: it had errors. */
-static enum reload_outcome begin(struct relay *relay, const struct conf *conf,
+static enum reload_outcome begin(struct daemon *daemon, const struct conf *conf,
 	const struct conf_errors *errors, bool is_revision)
 {
 	struct timeval timeout = {
@@ -368,53 +369,53 @@ static enum reload_outcome begin(struct relay *relay, const struct conf *conf,
 	for (size_t i = 0; i < errors->count; i++)
 		log_error("%s", errors->items[i].text);
 	if (errors->incomplete)
-		log_error("%s: %s", relay->site->conf->path, strerror(ENOMEM));
+		log_error("%s: %s", daemon->site->conf->path, strerror(ENOMEM));
 	if (conf)
-		reload = reload_prepare(relay, conf, is_revision);
+		reload = reload_prepare(daemon, conf, is_revision);
 	if (!reload)
 		return RELOAD_FAILED;
 	/* A revision has no name that is new. */
-	if (!is_revision && resolver_is_waiting(relay->resolver) &&
-		event_add(relay->reload_timer, &timeout) == 0) {
-		relay->reload = reload;
+	if (!is_revision && resolver_is_waiting(daemon->resolver) &&
+		event_add(daemon->reload_timer, &timeout) == 0) {
+		daemon->reload = reload;
 		return RELOAD_WAITING;
 	}
-	finish(relay, reload);
+	finish(daemon, reload);
 	return RELOAD_DONE;
 }
 
-enum reload_outcome relay_reload(struct relay *relay, struct conf_errors *errors)
+enum reload_outcome daemon_reload(struct daemon *daemon, struct conf_errors *errors)
 {
 	struct conf_errors own = {0};
 	struct conf_errors *found = errors ? errors : &own;
 
-	if (upgrade_is_under_way(relay)) {
+	if (upgrade_is_under_way(daemon)) {
 		log_info("the reload waits until the upgrade is over");
-		relay->reload_waits = true;
+		daemon->reload_waits = true;
 		return RELOAD_WAITING;
 	}
-	reload_cancel(relay);
-	manager_reloading(relay);
-	struct conf *conf = relay->service->load(relay->service->ctx, found);
-	enum reload_outcome outcome = begin(relay, conf, found, false);
+	reload_cancel(daemon);
+	manager_reloading(daemon);
+	struct conf *conf = daemon->service->load(daemon->service->ctx, found);
+	enum reload_outcome outcome = begin(daemon, conf, found, false);
 	if (outcome == RELOAD_FAILED) {
 		log_error("%s: reload failed; keeping the running configuration",
-			relay->site->conf->path);
-		manager_reloaded(relay, false);
+			daemon->site->conf->path);
+		manager_reloaded(daemon, false);
 	}
 	conf_errors_free(&own);
 	return outcome;
 }
 
-enum reload_outcome relay_revise(struct relay *relay, const struct conf_revision *revisions,
+enum reload_outcome daemon_revise(struct daemon *daemon, const struct conf_revision *revisions,
 	size_t count, struct conf_errors *errors)
 {
-	assert(!relay->reload);
-	if (upgrade_is_under_way(relay)) {
-		conf_errors_add(errors, relay->site->conf->path, 0,
+	assert(!daemon->reload);
+	if (upgrade_is_under_way(daemon)) {
+		conf_errors_add(errors, daemon->site->conf->path, 0,
 			"an upgrade is under way; settings can be changed when it is over");
 		return RELOAD_FAILED;
 	}
-	struct conf *conf = conf_revise(relay->site->conf, revisions, count, errors);
-	return begin(relay, conf, errors, true);
+	struct conf *conf = conf_revise(daemon->site->conf, revisions, count, errors);
+	return begin(daemon, conf, errors, true);
 }

@@ -17,7 +17,7 @@
 #include "conf/conf.h"
 #include "conf/revise.h"
 
-struct relay;
+struct daemon;
 struct reload;
 struct worker;
 
@@ -31,41 +31,41 @@ enum reload_outcome {
 			   upgrade is over */
 };
 
-/* Reads the relay's file again and prepares its contents; one that was prepared before is dropped.
+/* Reads the daemon's file again and prepares its contents; one that was prepared before is dropped.
  * `errors` are those of the file, for conf_errors_free; NULL: only the error log has them. Main
  * thread. */
-enum reload_outcome relay_reload(struct relay *relay, struct conf_errors *errors);
+enum reload_outcome daemon_reload(struct daemon *daemon, struct conf_errors *errors);
 
 /* The same with settings changed and without the file (conf/revise.h): the next reload brings the
  * file's back. One that was prepared before must not be waiting. */
-enum reload_outcome relay_revise(struct relay *relay, const struct conf_revision *revisions,
+enum reload_outcome daemon_revise(struct daemon *daemon, const struct conf_revision *revisions,
 	size_t count, struct conf_errors *errors);
 
 /* The names are known, or the time for them is over. */
-void reload_continue(struct relay *relay);
+void reload_continue(struct daemon *daemon);
 /* Drops what was prepared, if anything was. */
-void reload_cancel(struct relay *relay);
+void reload_cancel(struct daemon *daemon);
 
 /* The two steps. reload_prepare takes over the hold on `conf`; it returns NULL, with lines in the
  * error log, when something failed. Main thread. */
-struct reload *reload_prepare(struct relay *relay, const struct conf *conf, bool is_revision);
-void reload_commit(struct relay *relay, struct reload *reload);
-void reload_discard(struct relay *relay, struct reload *reload);
+struct reload *reload_prepare(struct daemon *daemon, const struct conf *conf, bool is_revision);
+void reload_commit(struct daemon *daemon, struct reload *reload);
+void reload_discard(struct daemon *daemon, struct reload *reload);
 
 /* Writes the warnings of a file that is taken to the error log. */
 void reload_write_warnings(const struct conf *conf);
 
 /* The throttles' table has moved: what it left is freed when all workers have seen that. */
-void reload_note_change(struct relay *relay);
+void reload_note_change(struct daemon *daemon);
 
 /* The worker has taken the site of the last reload: it is in no call that began before. */
 void reload_seen(struct worker *worker);
 
 /* Frees what the earlier limits left, once all workers have seen the last reload. Main thread. */
-void reload_collect(struct relay *relay);
+void reload_collect(struct daemon *daemon);
 
 /* The table of the throttles, in conf's state folder or in memory. False with a line in the log. */
-bool relay_open_throttles(struct relay *relay, const struct conf *conf);
-void relay_close_throttles(struct relay *relay);
+bool daemon_open_throttles(struct daemon *daemon, const struct conf *conf);
+void daemon_close_throttles(struct daemon *daemon);
 
 #endif

@@ -7,35 +7,35 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "semaphore/keeping.h"
 
-bool semaphores_begin(struct relay *relay)
+bool semaphores_begin(struct daemon *daemon)
 {
 #ifdef HAVE_RABBITMQ
-	relay->keeping = keeping_new(&relay->node.loop);
-	if (!relay->keeping)
+	daemon->keeping = keeping_new(&daemon->node.loop);
+	if (!daemon->keeping)
 		log_error("semaphores: %s", strerror(ENOMEM));
-	return relay->keeping != NULL;
+	return daemon->keeping != NULL;
 #else
-	(void)relay;
+	(void)daemon;
 	return true;
 #endif
 }
 
-void semaphores_commit(struct relay *relay)
+void semaphores_commit(struct daemon *daemon)
 {
 #ifdef HAVE_RABBITMQ
-	keeping_commit(relay->keeping, relay->site);
+	keeping_commit(daemon->keeping, daemon->site);
 #else
-	(void)relay;
+	(void)daemon;
 #endif
 }
 
-void semaphores_end(struct relay *relay)
+void semaphores_end(struct daemon *daemon)
 {
 #ifdef HAVE_RABBITMQ
-	keeping_free(relay->keeping);
+	keeping_free(daemon->keeping);
 #endif
-	relay->keeping = NULL;
+	daemon->keeping = NULL;
 }

@@ -1,19 +1,19 @@
-/* The slots of semaphores that the relay's upstreams take: see semaphore/keeping.h. Without
+/* The slots of semaphores that the daemon's upstreams take: see semaphore/keeping.h. Without
  * RabbitMQ no configuration has any. All on the main thread. */
 #ifndef DAEMON_SEMAPHORES_H
 #define DAEMON_SEMAPHORES_H
 
 #include <stdbool.h>
 
-struct relay;
+struct daemon;
 
 /* False without memory, with a line in the log. */
-bool semaphores_begin(struct relay *relay);
+bool semaphores_begin(struct daemon *daemon);
 
-/* The relay's site is current. */
-void semaphores_commit(struct relay *relay);
+/* The daemon's site is current. */
+void semaphores_commit(struct daemon *daemon);
 
 /* The workers have ended. */
-void semaphores_end(struct relay *relay);
+void semaphores_end(struct daemon *daemon);
 
 #endif

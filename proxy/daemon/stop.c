@@ -2,7 +2,7 @@
 
 #include "daemon/binding.h"
 #include "daemon/health_share.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "daemon/reload.h"
 #include "daemon/upgrade.h"
 
@@ -12,86 +12,86 @@ static struct timeval timeval_of(uint64_t ms)
 		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000) * 1000};
 }
 
-static void begin_drain(struct relay *relay)
+static void begin_drain(struct daemon *daemon)
 {
-	uint64_t timeout_ms = relay->site->conf->shutdown_timeout_ms;
+	uint64_t timeout_ms = daemon->site->conf->shutdown_timeout_ms;
 	struct timeval timeout = timeval_of(timeout_ms);
 
-	relay->draining = true;
+	daemon->draining = true;
 	log_info("draining: finishing requests in progress, at most %llu ms",
 		(unsigned long long)timeout_ms);
-	bindings_remove_paths(relay);
-	node_command_workers(&relay->node, WORKER_DRAIN);
-	if (event_add(relay->stop_timer, &timeout) != 0)
+	bindings_remove_paths(daemon);
+	node_command_workers(&daemon->node, WORKER_DRAIN);
+	if (event_add(daemon->stop_timer, &timeout) != 0)
 		log_error("no memory: shutdown_timeout does not bound the drain");
 }
 
 static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 {
-	struct relay *relay = arg;
+	struct daemon *daemon = arg;
 
 	(void)fd;
 	(void)what;
-	if (!relay->draining) {
-		begin_drain(relay); /* the lame duck's time is over */
+	if (!daemon->draining) {
+		begin_drain(daemon); /* the lame duck's time is over */
 		return;
 	}
 	log_warn("shutdown_timeout reached: closing the remaining connections");
-	relay->exit_status = 1;
-	node_command_workers(&relay->node, WORKER_STOP);
+	daemon->exit_status = 1;
+	node_command_workers(&daemon->node, WORKER_STOP);
 }
 
 /* From here on nothing new begins: not a reload, nor an upgrade, and readiness says no. */
-static void begin_stop(struct relay *relay)
+static void begin_stop(struct daemon *daemon)
 {
-	uint64_t lame_ms = relay->site->conf->lame_duck_ms;
+	uint64_t lame_ms = daemon->site->conf->lame_duck_ms;
 	struct timeval lame = timeval_of(lame_ms);
 
-	relay->node.stopping = true;
-	upgrade_cancel(relay);
-	reload_cancel(relay);
-	health_share_leave(relay);
-	if (!relay->handed_over)
-		manager_stopping(lame_ms + relay->site->conf->shutdown_timeout_ms);
-	if (lame_ms > 0 && event_add(relay->stop_timer, &lame) == 0)
+	daemon->node.stopping = true;
+	upgrade_cancel(daemon);
+	reload_cancel(daemon);
+	health_share_leave(daemon);
+	if (!daemon->handed_over)
+		manager_stopping(lame_ms + daemon->site->conf->shutdown_timeout_ms);
+	if (lame_ms > 0 && event_add(daemon->stop_timer, &lame) == 0)
 		log_info("lame duck: serving for %llu ms more while /readyz answers 503",
 			(unsigned long long)lame_ms);
 	else
-		begin_drain(relay);
+		begin_drain(daemon);
 }
 
-void stop_by_signal(struct relay *relay)
+void stop_by_signal(struct daemon *daemon)
 {
-	bool is_first = !relay->was_signalled;
+	bool is_first = !daemon->was_signalled;
 
-	relay->was_signalled = true;
-	if (!relay->node.stopping) {
-		begin_stop(relay);
-	} else if (!relay->draining) {
-		begin_drain(relay);
+	daemon->was_signalled = true;
+	if (!daemon->node.stopping) {
+		begin_stop(daemon);
+	} else if (!daemon->draining) {
+		begin_drain(daemon);
 	} else if (!is_first) {
 		log_warn("second stop signal: closing the remaining connections");
-		relay->exit_status = 1;
-		node_command_workers(&relay->node, WORKER_STOP);
+		daemon->exit_status = 1;
+		node_command_workers(&daemon->node, WORKER_STOP);
 	}
 }
 
-void stop_hand_over(struct relay *relay, pid_t pid)
+void stop_hand_over(struct daemon *daemon, pid_t pid)
 {
-	manager_handed_over(relay, (long)pid);
-	relay->handed_over = true;
-	node_command_workers(&relay->node, WORKER_HAND_OVER);
-	begin_stop(relay);
+	manager_handed_over(daemon, (long)pid);
+	daemon->handed_over = true;
+	node_command_workers(&daemon->node, WORKER_HAND_OVER);
+	begin_stop(daemon);
 }
 
-bool stop_prepare(struct relay *relay)
+bool stop_prepare(struct daemon *daemon)
 {
-	relay->stop_timer = evtimer_new(relay->node.loop.base, on_stop_timer, relay);
-	return relay->stop_timer != NULL;
+	daemon->stop_timer = evtimer_new(daemon->node.loop.base, on_stop_timer, daemon);
+	return daemon->stop_timer != NULL;
 }
 
-void stop_end(struct relay *relay)
+void stop_end(struct daemon *daemon)
 {
-	if (relay->stop_timer)
-		event_free(relay->stop_timer);
+	if (daemon->stop_timer)
+		event_free(daemon->stop_timer);
 }

@@ -1,5 +1,5 @@
 /*
- * How the relay stops.
+ * How the daemon stops.
  *
  *   serving --SIGTERM--> lame duck --lame_duck, SIGTERM--> drain --shutdown_timeout, SIGTERM--> cut
  *
@@ -12,18 +12,18 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct relay;
+struct daemon;
 
 /* Makes the timer. False without memory. */
-bool stop_prepare(struct relay *relay);
-void stop_end(struct relay *relay);
+bool stop_prepare(struct daemon *daemon);
+void stop_end(struct daemon *daemon);
 
 /* A signal asks for an end: the first one begins it, each further one takes the next step at once.
  */
-void stop_by_signal(struct relay *relay);
+void stop_by_signal(struct daemon *daemon);
 
 /* Process `pid` has taken over what bindings_hand_over and the like have left to it: this one
  * drains and ends. */
-void stop_hand_over(struct relay *relay, pid_t pid);
+void stop_hand_over(struct daemon *daemon, pid_t pid);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "base/log.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "queue/queue.h"
 #include "queue/run_queue.h"
 #include "site/site.h"
@@ -58,15 +58,15 @@ static uint64_t sum_places(const struct site *site)
 	return places;
 }
 
-static void log_left(struct relay *relay)
+static void log_left(struct daemon *daemon)
 {
 	struct queue_counts queue = {0};
-	uint64_t exchanges = 0, places = sum_places(relay->site);
-	unsigned clients = atomic_load_explicit(&relay->node.clients, memory_order_relaxed);
+	uint64_t exchanges = 0, places = sum_places(daemon->site);
+	unsigned clients = atomic_load_explicit(&daemon->node.clients, memory_order_relaxed);
 
-	for (unsigned i = 0; relay->node.workers && i < relay->node.worker_count; i++)
-		exchanges += relay->node.workers[i] ? relay->node.workers[i]->exchange_count : 0;
-	queue_count(relay->node.queue, &queue);
+	for (unsigned i = 0; daemon->node.workers && i < daemon->node.worker_count; i++)
+		exchanges += daemon->node.workers[i] ? daemon->node.workers[i]->exchange_count : 0;
+	queue_count(daemon->node.queue, &queue);
 	if (exchanges + clients + queue.queued + queue.in_flight + places == 0)
 		return;
 	log_error("still held at exit, which is a bug: %" PRIu64
@@ -75,8 +75,8 @@ static void log_left(struct relay *relay)
 		exchanges, clients, queue.queued, queue.in_flight, places);
 }
 
-void tally_log(struct relay *relay)
+void tally_log(struct daemon *daemon)
 {
-	log_served(relay->node.stats);
-	log_left(relay);
+	log_served(daemon->node.stats);
+	log_left(daemon);
 }

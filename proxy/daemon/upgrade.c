@@ -18,7 +18,7 @@
 #include "daemon/binding.h"
 #include "daemon/handover.h"
 #include "daemon/pid_file.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "daemon/reload.h"
 #include "daemon/stop.h"
 #include "ownership/owner_sweep.h"
@@ -55,17 +55,17 @@ static void upgrade_free(struct upgrade *upgrade)
 	free(upgrade);
 }
 
-bool upgrade_is_under_way(const struct relay *relay)
+bool upgrade_is_under_way(const struct daemon *daemon)
 {
-	return relay->upgrade || relay->predecessor;
+	return daemon->upgrade || daemon->predecessor;
 }
 
-static void reload_if_it_waited(struct relay *relay)
+static void reload_if_it_waited(struct daemon *daemon)
 {
-	if (!relay->reload_waits || relay->node.stopping)
+	if (!daemon->reload_waits || daemon->node.stopping)
 		return;
-	relay->reload_waits = false;
-	relay_reload(relay, NULL);
+	daemon->reload_waits = false;
+	daemon_reload(daemon, NULL);
 }
 
 /* ---- the new process is not to be ------------------------------------------------------------ */
@@ -89,67 +89,67 @@ static void describe_end(pid_t pid, char *text, size_t size)
 		snprintf(text, size, "was killed by signal %d", WTERMSIG(status));
 }
 
-static void fail(struct relay *relay, const char *why)
+static void fail(struct daemon *daemon, const char *why)
 {
-	struct upgrade *upgrade = relay->upgrade;
+	struct upgrade *upgrade = daemon->upgrade;
 	char end[64];
 
-	relay->upgrade = NULL;
+	daemon->upgrade = NULL;
 	describe_end(upgrade->pid, end, sizeof(end));
-	pid_file_take_back(relay);
+	pid_file_take_back(daemon);
 	log_error("upgrade failed: process %ld %s%s; this process continues", (long)upgrade->pid,
 		end, why);
 	upgrade_free(upgrade);
-	reload_if_it_waited(relay);
+	reload_if_it_waited(daemon);
 }
 
-void upgrade_cancel(struct relay *relay)
+void upgrade_cancel(struct daemon *daemon)
 {
-	if (relay->upgrade)
-		fail(relay, " because this process is stopping");
+	if (daemon->upgrade)
+		fail(daemon, " because this process is stopping");
 }
 
 /* ---- the new process is ready ---------------------------------------------------------------- */
 
-static void succeed(struct relay *relay)
+static void succeed(struct daemon *daemon)
 {
-	struct upgrade *upgrade = relay->upgrade;
+	struct upgrade *upgrade = daemon->upgrade;
 	struct handover *given = upgrade->given;
 
-	relay->upgrade = NULL;
+	daemon->upgrade = NULL;
 	for (size_t i = 0; i < given->count; i++) {
 		const char *name = given->sockets[i].name;
 		if (!upgrade->is_taken[i])
 			continue;
 		if (strncmp(name, "listener ", 9) == 0)
-			bindings_hand_over(relay, name + 9);
+			bindings_hand_over(daemon, name + 9);
 		else if (strncmp(name, "admin ", 6) == 0)
-			relay->service->hand_over(relay->service->ctx, name + 6);
+			daemon->service->hand_over(daemon->service->ctx, name + 6);
 	}
 	log_info("process %ld has taken over", (long)upgrade->pid);
-	if (relay->reload_waits)
+	if (daemon->reload_waits)
 		kill(upgrade->pid, SIGHUP); /* it has read the file before that was asked for */
-	stop_hand_over(relay, upgrade->pid);
+	stop_hand_over(daemon, upgrade->pid);
 	/* Until this process ends, the new one knows by its end of the channel. */
-	relay->successor = upgrade->channel;
+	daemon->successor = upgrade->channel;
 	upgrade->channel = -1;
 	upgrade_free(upgrade);
 }
 
 /* `took 3`, `ready`, or `failed ERRNO`. False: it is none of them. */
-static bool take_line(struct relay *relay, const char *line)
+static bool take_line(struct daemon *daemon, const char *line)
 {
-	struct upgrade *upgrade = relay->upgrade;
+	struct upgrade *upgrade = daemon->upgrade;
 	char why[256], *end;
 	unsigned long index;
 
 	if (strcmp(line, "ready") == 0) {
-		succeed(relay);
+		succeed(daemon);
 		return true;
 	}
 	if (strncmp(line, "failed ", 7) == 0) {
 		snprintf(why, sizeof(why), ": %s", strerror(atoi(line + 7)));
-		fail(relay, why);
+		fail(daemon, why);
 		return true;
 	}
 	if (strncmp(line, "took ", 5) != 0)
@@ -161,10 +161,10 @@ static bool take_line(struct relay *relay, const char *line)
 	return true;
 }
 
-static void take_bytes(struct relay *relay, const char *bytes, size_t len)
+static void take_bytes(struct daemon *daemon, const char *bytes, size_t len)
 {
-	for (size_t i = 0; i < len && relay->upgrade; i++) {
-		struct upgrade *upgrade = relay->upgrade;
+	for (size_t i = 0; i < len && daemon->upgrade; i++) {
+		struct upgrade *upgrade = daemon->upgrade;
 		bool is_whole = bytes[i] == '\n';
 		bool fits = upgrade->line_len + 1 < sizeof(upgrade->line);
 
@@ -174,28 +174,28 @@ static void take_bytes(struct relay *relay, const char *bytes, size_t len)
 		}
 		upgrade->line[upgrade->line_len] = '\0';
 		upgrade->line_len = 0;
-		if (!fits || !take_line(relay, upgrade->line))
-			fail(relay, ": its report can't be read");
+		if (!fits || !take_line(daemon, upgrade->line))
+			fail(daemon, ": its report can't be read");
 	}
 }
 
 static void on_report(evutil_socket_t fd, short what, void *arg)
 {
-	struct relay *relay = arg;
+	struct daemon *daemon = arg;
 	char bytes[256];
 	ssize_t got;
 
 	if (what & EV_TIMEOUT) {
-		fail(relay, ": it was not ready in time");
+		fail(daemon, ": it was not ready in time");
 		return;
 	}
 	got = read(fd, bytes, sizeof(bytes));
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (got <= 0)
-		fail(relay, " before it was ready");
+		fail(daemon, " before it was ready");
 	else
-		take_bytes(relay, bytes, (size_t)got);
+		take_bytes(daemon, bytes, (size_t)got);
 }
 
 /* ---- starting it ----------------------------------------------------------------------------- */
@@ -276,7 +276,7 @@ static void become(const struct handover *given, int manifest, struct environmen
 }
 
 /* 0 or errno. */
-static int start(struct relay *relay, struct upgrade *upgrade, int manifest)
+static int start(struct daemon *daemon, struct upgrade *upgrade, int manifest)
 {
 	struct environment environment = {0};
 	int error = 0;
@@ -285,33 +285,33 @@ static int start(struct relay *relay, struct upgrade *upgrade, int manifest)
 		return ENOMEM;
 	upgrade->pid = fork();
 	if (upgrade->pid == 0)
-		become(upgrade->given, manifest, &environment, relay->service->arguments);
+		become(upgrade->given, manifest, &environment, daemon->service->arguments);
 	if (upgrade->pid < 0)
 		error = errno;
 	free(environment.all);
 	return error;
 }
 
-static int give_table(struct relay *relay, struct handover *given)
+static int give_table(struct daemon *daemon, struct handover *given)
 {
-	const char *folder = throttle_table_folder(relay->node.throttles);
+	const char *folder = throttle_table_folder(daemon->node.throttles);
 
-	given->clock_offset_ns = relay->node.anchor.offset_ns;
+	given->clock_offset_ns = daemon->node.anchor.offset_ns;
 	if (folder) {
 		given->folder = strdup(folder);
 		return given->folder ? 0 : ENOMEM;
 	}
-	given->table = throttle_table_share(relay->node.throttles, relay_throttle_ns(relay));
+	given->table = throttle_table_share(daemon->node.throttles, daemon_throttle_ns(daemon));
 	if (given->table < 0)
 		return errno;
-	reload_note_change(relay);
+	reload_note_change(daemon);
 	return 0;
 }
 
 /* What operators have said of servers: it is in no file. */
-static bool give_servers(const struct relay *relay, struct handover *given)
+static bool give_servers(const struct daemon *daemon, struct handover *given)
 {
-	const struct site *site = relay->site;
+	const struct site *site = daemon->site;
 	bool good = true;
 
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
@@ -330,7 +330,7 @@ static bool give_servers(const struct relay *relay, struct handover *given)
 }
 
 /* All that is handed over, in upgrade->given. 0 or errno. */
-static int prepare(struct relay *relay, struct upgrade *upgrade, int *theirs)
+static int prepare(struct daemon *daemon, struct upgrade *upgrade, int *theirs)
 {
 	static const struct timeval timeout = {.tv_sec = READY_SECONDS};
 	int channel[2];
@@ -339,11 +339,11 @@ static int prepare(struct relay *relay, struct upgrade *upgrade, int *theirs)
 	upgrade->given = handover_new();
 	if (!upgrade->given)
 		return ENOMEM;
-	error = give_table(relay, upgrade->given);
+	error = give_table(daemon, upgrade->given);
 	if (error != 0)
 		return error;
-	if (!bindings_give(relay, upgrade->given) || !give_servers(relay, upgrade->given) ||
-		!relay->service->give(relay->service->ctx, upgrade->given) ||
+	if (!bindings_give(daemon, upgrade->given) || !give_servers(daemon, upgrade->given) ||
+		!daemon->service->give(daemon->service->ctx, upgrade->given) ||
 		!(upgrade->is_taken = calloc(upgrade->given->count + 1, sizeof(bool))))
 		return ENOMEM;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0)
@@ -352,13 +352,13 @@ static int prepare(struct relay *relay, struct upgrade *upgrade, int *theirs)
 	*theirs = upgrade->given->channel = channel[1];
 	fcntl(upgrade->channel, F_SETFL, O_NONBLOCK);
 	upgrade->event = event_new(
-		relay->node.loop.base, upgrade->channel, EV_READ | EV_PERSIST, on_report, relay);
+		daemon->node.loop.base, upgrade->channel, EV_READ | EV_PERSIST, on_report, daemon);
 	return upgrade->event && event_add(upgrade->event, &timeout) == 0 ? 0 : ENOMEM;
 }
 
-static int begin(struct relay *relay, struct upgrade *upgrade)
+static int begin(struct daemon *daemon, struct upgrade *upgrade)
 {
-	int theirs = -1, error = prepare(relay, upgrade, &theirs);
+	int theirs = -1, error = prepare(daemon, upgrade, &theirs);
 	int manifest = error == 0 ? memfd_create("upgrade", MFD_CLOEXEC) : -1;
 
 	if (error == 0 && manifest < 0)
@@ -366,10 +366,10 @@ static int begin(struct relay *relay, struct upgrade *upgrade)
 	if (error == 0)
 		error = handover_write(upgrade->given, manifest);
 	if (error == 0) {
-		pid_file_put_aside(relay);
-		error = start(relay, upgrade, manifest);
+		pid_file_put_aside(daemon);
+		error = start(daemon, upgrade, manifest);
 		if (error != 0)
-			pid_file_take_back(relay);
+			pid_file_take_back(daemon);
 	}
 	if (theirs >= 0)
 		close(theirs);
@@ -378,17 +378,17 @@ static int begin(struct relay *relay, struct upgrade *upgrade)
 	return error;
 }
 
-void upgrade_begin(struct relay *relay)
+void upgrade_begin(struct daemon *daemon)
 {
 	struct upgrade *upgrade;
 	int error;
 
-	if (relay->node.stopping || relay->upgrade) {
+	if (daemon->node.stopping || daemon->upgrade) {
 		log_warn("upgrade refused: %s",
-			relay->node.stopping ? "this process is stopping" : "one is under way");
+			daemon->node.stopping ? "this process is stopping" : "one is under way");
 		return;
 	}
-	if (relay->predecessor) {
+	if (daemon->predecessor) {
 		log_warn("upgrade refused: the process before this one has not ended yet");
 		return;
 	}
@@ -397,25 +397,25 @@ void upgrade_begin(struct relay *relay)
 			  "replace the container instead");
 		return;
 	}
-	if (!roster_is_kept(relay->roster) &&
-		roster_is_in_force(relay->roster, clock_wall_ns() / CLOCK_NS_PER_S)) {
+	if (!roster_is_kept(daemon->roster) &&
+		roster_is_in_force(daemon->roster, clock_wall_ns() / CLOCK_NS_PER_S)) {
 		log_error("upgrade refused: keys or overrides of the admin interface are kept in "
 			  "memory only, and a new process would not have them; state in [sluice] "
 			  "keeps them");
 		return;
 	}
-	if (relay->reload)
-		reload_continue(relay); /* it waits for names */
+	if (daemon->reload)
+		reload_continue(daemon); /* it waits for names */
 	upgrade = calloc(1, sizeof(*upgrade));
 	error = ENOMEM;
 	if (upgrade) {
 		upgrade->channel = -1;
-		error = begin(relay, upgrade);
+		error = begin(daemon, upgrade);
 	}
 	if (error == 0) {
-		relay->upgrade = upgrade;
+		daemon->upgrade = upgrade;
 		log_info("upgrade: process %ld starts %s", (long)upgrade->pid,
-			relay->service->arguments[0]);
+			daemon->service->arguments[0]);
 		return;
 	}
 	log_error("upgrade failed: %s; this process continues", strerror(error));
@@ -424,7 +424,7 @@ void upgrade_begin(struct relay *relay)
 
 /* ---- in the new process ---------------------------------------------------------------------- */
 
-bool upgrade_inherit(struct relay *relay)
+bool upgrade_inherit(struct daemon *daemon)
 {
 	const char *text = getenv(ENVIRONMENT);
 	char why[512] = "not a number", *end;
@@ -434,35 +434,35 @@ bool upgrade_inherit(struct relay *relay)
 		return true;
 	manifest = strtol(text, &end, 10);
 	if (*text && *end == '\0' && manifest > STDERR_FILENO && manifest <= INT32_MAX)
-		relay->inherited = handover_read((int)manifest, why, sizeof(why));
-	if (!relay->inherited) {
+		daemon->inherited = handover_read((int)manifest, why, sizeof(why));
+	if (!daemon->inherited) {
 		log_error(ENVIRONMENT
 			" is \"%s\", which is reserved for the handover between processes: %s",
 			text, why);
 		return false;
 	}
 	close((int)manifest);
-	fcntl(relay->inherited->channel, F_SETFD, FD_CLOEXEC);
+	fcntl(daemon->inherited->channel, F_SETFD, FD_CLOEXEC);
 	unsetenv(ENVIRONMENT);
 	return true;
 }
 
 static void on_predecessor(evutil_socket_t fd, short what, void *arg)
 {
-	struct relay *relay = arg;
+	struct daemon *daemon = arg;
 	char byte;
 	ssize_t got = read(fd, &byte, 1);
 
 	(void)what;
 	if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
 		return;
-	event_free(relay->predecessor);
-	relay->predecessor = NULL;
+	event_free(daemon->predecessor);
+	daemon->predecessor = NULL;
 	close(fd);
-	if (relay->node.owners)
-		owners_set_predecessor(relay->node.owners, false);
+	if (daemon->node.owners)
+		owners_set_predecessor(daemon->node.owners, false);
 	log_info("upgrade: the process before this one has ended");
-	reload_if_it_waited(relay);
+	reload_if_it_waited(daemon);
 }
 
 static void set_servers(struct upstream *upstream, const struct handed_server *handed)
@@ -479,10 +479,10 @@ static void set_servers(struct upstream *upstream, const struct handed_server *h
 	}
 }
 
-void upgrade_take_servers(const struct relay *relay)
+void upgrade_take_servers(const struct daemon *daemon)
 {
-	const struct handover *inherited = relay->inherited;
-	const struct site *site = relay->site;
+	const struct handover *inherited = daemon->inherited;
+	const struct site *site = daemon->site;
 
 	for (size_t i = 0; inherited && i < inherited->server_count; i++) {
 		const struct handed_server *handed = &inherited->servers[i];
@@ -498,25 +498,25 @@ void upgrade_take_servers(const struct relay *relay)
 static void watch_predecessor(evutil_socket_t fd, short what, void *arg)
 {
 	static const struct timeval second = {.tv_sec = 1};
-	struct relay *relay = arg;
+	struct daemon *daemon = arg;
 
 	(void)fd;
 	(void)what;
-	if (relay->predecessor && event_add(relay->predecessor, NULL) != 0 &&
-		event_base_once(relay->node.loop.base, -1, EV_TIMEOUT, watch_predecessor, relay,
+	if (daemon->predecessor && event_add(daemon->predecessor, NULL) != 0 &&
+		event_base_once(daemon->node.loop.base, -1, EV_TIMEOUT, watch_predecessor, daemon,
 			&second) != 0)
 		log_error("upgrade: no memory to notice the end of the process before this one");
 }
 
-void upgrade_report(struct relay *relay)
+void upgrade_report(struct daemon *daemon)
 {
-	struct handover *inherited = relay->inherited;
+	struct handover *inherited = daemon->inherited;
 	char text[32];
 
 	if (!inherited)
 		return;
 	handover_close_rest(inherited);
-	bindings_take_over(relay);
+	bindings_take_over(daemon);
 	for (size_t i = 0; i < inherited->count; i++) {
 		if (!inherited->sockets[i].is_taken)
 			continue;
@@ -525,26 +525,26 @@ void upgrade_report(struct relay *relay)
 	}
 	/* Watched first: what waits for its end may come at once. */
 	fcntl(inherited->channel, F_SETFL, O_NONBLOCK);
-	relay->predecessor = event_new(relay->node.loop.base, inherited->channel,
-		EV_READ | EV_PERSIST, on_predecessor, relay);
-	if (relay->predecessor)
-		watch_predecessor(-1, 0, relay);
+	daemon->predecessor = event_new(daemon->node.loop.base, inherited->channel,
+		EV_READ | EV_PERSIST, on_predecessor, daemon);
+	if (daemon->predecessor)
+		watch_predecessor(-1, 0, daemon);
 	write_text(inherited->channel, "ready\n");
 	handover_free(inherited);
-	relay->inherited = NULL;
+	daemon->inherited = NULL;
 }
 
-void upgrade_end(struct relay *relay)
+void upgrade_end(struct daemon *daemon)
 {
-	upgrade_cancel(relay);
-	if (relay->predecessor) {
-		close(event_get_fd(relay->predecessor));
-		event_free(relay->predecessor);
+	upgrade_cancel(daemon);
+	if (daemon->predecessor) {
+		close(event_get_fd(daemon->predecessor));
+		event_free(daemon->predecessor);
 	}
-	relay->predecessor = NULL;
-	if (relay->successor >= 0)
-		close(relay->successor);
-	relay->successor = -1;
-	handover_free(relay->inherited);
-	relay->inherited = NULL;
+	daemon->predecessor = NULL;
+	if (daemon->successor >= 0)
+		close(daemon->successor);
+	daemon->successor = -1;
+	handover_free(daemon->inherited);
+	daemon->inherited = NULL;
 }

@@ -20,28 +20,28 @@
 
 #include <stdbool.h>
 
-struct relay;
+struct daemon;
 struct upgrade;
 
 /* Starts the new process, or logs the reason why it can't. */
-void upgrade_begin(struct relay *relay);
+void upgrade_begin(struct daemon *daemon);
 
 /* This process is to stop: one that is starting is stopped as well. */
-void upgrade_cancel(struct relay *relay);
+void upgrade_cancel(struct daemon *daemon);
 
 /* Reads from the environment the objects that another process hands over. False when that can't be
  * used: a line in the log. */
-bool upgrade_inherit(struct relay *relay);
+bool upgrade_inherit(struct daemon *daemon);
 
 /* Sets the modes and weights that operators have set in the process before. Before the workers. */
-void upgrade_take_servers(const struct relay *relay);
+void upgrade_take_servers(const struct daemon *daemon);
 
 /* This process serves: reports to the one before, if there is one. */
-void upgrade_report(struct relay *relay);
+void upgrade_report(struct daemon *daemon);
 
 /* Do two processes have the table? */
-bool upgrade_is_under_way(const struct relay *relay);
+bool upgrade_is_under_way(const struct daemon *daemon);
 
-void upgrade_end(struct relay *relay);
+void upgrade_end(struct daemon *daemon);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "stats/usage_counts.h"
 #include "stats/usage_file.h"
 
@@ -43,12 +43,12 @@ static bool begin_interval(struct usage *usage)
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-	struct relay *relay = arg;
+	struct daemon *daemon = arg;
 
 	(void)fd;
 	(void)what;
-	usage_write(relay);
-	begin_interval(relay->usage);
+	usage_write(daemon);
+	begin_interval(daemon->usage);
 }
 
 static void usage_free(struct usage *usage)
@@ -66,7 +66,7 @@ static void usage_free(struct usage *usage)
 }
 
 /* False without memory. */
-static bool fill(struct usage *usage, struct relay *relay, const struct conf *conf)
+static bool fill(struct usage *usage, struct daemon *daemon, const struct conf *conf)
 {
 	usage->workers = conf->workers;
 	usage->most_bytes = conf->usage.bytes;
@@ -85,22 +85,22 @@ static bool fill(struct usage *usage, struct relay *relay, const struct conf *co
 		usage->counts[i].table = (struct usage_table){0};
 		pthread_mutex_init(&usage->counts[i].lock, NULL);
 	}
-	usage->timer = evtimer_new(relay->node.loop.base, on_timer, relay);
+	usage->timer = evtimer_new(daemon->node.loop.base, on_timer, daemon);
 	return usage->taken && usage->timer && begin_interval(usage);
 }
 
-bool usage_begin(struct relay *relay, const struct conf *conf)
+bool usage_begin(struct daemon *daemon, const struct conf *conf)
 {
 	if (conf->usage.interval_ms == 0)
 		return true;
 	struct usage *usage = calloc(1, sizeof(*usage));
-	if (!usage || !fill(usage, relay, conf)) {
+	if (!usage || !fill(usage, daemon, conf)) {
 		log_error("usage: no memory");
 		if (usage)
 			usage_free(usage);
 		return false;
 	}
-	relay->usage = usage;
+	daemon->usage = usage;
 	if (mkdir(usage->folder, 0750) == 0 || errno == EEXIST)
 		return true;
 	log_error("usage: %s can't be made: %s", usage->folder, strerror(errno));
@@ -160,37 +160,37 @@ static void report(struct usage *usage, size_t rows, int error)
 	usage->has_failed = error != 0;
 }
 
-void usage_write(struct relay *relay)
+void usage_write(struct daemon *daemon)
 {
-	struct usage *usage = relay->usage;
+	struct usage *usage = daemon->usage;
 	size_t rows = take_tables(usage);
 
 	if (rows > 0) {
 		bound_hour(usage);
 		report(usage, rows,
 			usage_file_append(usage->folder, usage->since_s, usage->taken,
-				usage->workers, relay->node.stats));
+				usage->workers, daemon->node.stats));
 	}
 	for (unsigned i = 0; i < usage->workers; i++)
 		usage_table_clear(&usage->taken[i]);
 	trim(usage);
 }
 
-void usage_end(struct relay *relay)
+void usage_end(struct daemon *daemon)
 {
-	if (!relay->usage)
+	if (!daemon->usage)
 		return;
-	usage_write(relay);
-	usage_free(relay->usage);
-	relay->usage = NULL;
+	usage_write(daemon);
+	usage_free(daemon->usage);
+	daemon->usage = NULL;
 }
 
-struct usage_counts *usage_counts_of(const struct relay *relay, unsigned worker)
+struct usage_counts *usage_counts_of(const struct daemon *daemon, unsigned worker)
 {
-	return relay->usage ? &relay->usage->counts[worker] : NULL;
+	return daemon->usage ? &daemon->usage->counts[worker] : NULL;
 }
 
-const char *usage_folder(const struct relay *relay)
+const char *usage_folder(const struct daemon *daemon)
 {
-	return relay->usage ? relay->usage->folder : NULL;
+	return daemon->usage ? daemon->usage->folder : NULL;
 }

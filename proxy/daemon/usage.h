@@ -11,22 +11,22 @@
 #include <stdint.h>
 
 struct conf;
-struct relay;
+struct daemon;
 struct usage;
 struct usage_counts; /* a worker's */
 
 /* Makes the folder `usage` in that of the state. True also where `usage` is 0: then there is none.
  * False with a line in the log. Before the workers begin; main thread, as the next two. */
-bool usage_begin(struct relay *relay, const struct conf *conf);
+bool usage_begin(struct daemon *daemon, const struct conf *conf);
 /* Writes what has been counted. */
-void usage_write(struct relay *relay);
+void usage_write(struct daemon *daemon);
 /* Writes the last, and frees it all: no worker counts any more. */
-void usage_end(struct relay *relay);
+void usage_end(struct daemon *daemon);
 
 /* A worker's counts, or NULL: nothing is counted. */
-struct usage_counts *usage_counts_of(const struct relay *relay, unsigned worker);
+struct usage_counts *usage_counts_of(const struct daemon *daemon, unsigned worker);
 
-/* The folder; NULL: nothing is kept. Valid as long as the relay. Any thread. */
-const char *usage_folder(const struct relay *relay);
+/* The folder; NULL: nothing is kept. Valid as long as the daemon. Any thread. */
+const char *usage_folder(const struct daemon *daemon);
 
 #endif

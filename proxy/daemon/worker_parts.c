@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "daemon/growth.h"
 #include "daemon/manager.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "daemon/reload.h"
 #include "daemon/usage.h"
 #include "daemon/wait_check.h"
@@ -43,7 +43,7 @@ static bool make_memory(struct worker *worker, struct site *site)
 	buffer_pool_init(&worker->blocks, site->conf->buffer_bytes, SPARE_BLOCKS);
 	worker->route_scratch = route_scratch_new();
 	worker->stats = stats_block(worker->node->stats, worker->index);
-	worker->usage = usage_counts_of(relay_of(worker), worker->index);
+	worker->usage = usage_counts_of(daemon_of(worker), worker->index);
 	worker->busiest = calloc(1, sizeof(*worker->busiest));
 	return worker->route_scratch && worker->busiest;
 }
@@ -89,7 +89,7 @@ static void tell_end(struct worker *worker)
 	loop_finish_turn(&worker->loop);
 	manager_answer_all(worker);
 	atomic_fetch_sub_explicit(&worker->node->running, 1, memory_order_acq_rel);
-	relay_tell_main(relay_of(worker));
+	daemon_tell_main(daemon_of(worker));
 	log_thread_attach(NULL, 0);
 }
 

@@ -4,7 +4,7 @@
  *   forward --find_server.c--> connected --> request's head and body up (pump)
  *      ^                                        |
  *      `--- retry, when that can do no harm     v
- *                                        response's head --> relay.. (respond.c)
+ *                                        response's head --> daemon.. (respond.c)
  *
  * A retry is made only when the connect failed, or when the connection was closed before a byte of
  * the response: a reused one when the method is idempotent (RFC 9110 section 9.2.2) and there was

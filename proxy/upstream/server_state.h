@@ -102,7 +102,7 @@ struct upstream_state {
 	_Atomic uint64_t probes_sent; /* by this node, for any check; since the start */
 };
 
-/* All of a relay; `workers` is how many it has. NULL without memory. */
+/* All of a daemon; `workers` is how many it has. NULL without memory. */
 struct upstream_states *upstream_states_new(struct queue *queue, unsigned workers);
 /* No holder of a state is left. NULL is ignored. */
 void upstream_states_free(struct upstream_states *states);

@@ -1,6 +1,6 @@
 /*
  * A node: one sluice process, as its workers know it. What they share with each other and with the
- * main thread; the rest of the process is the main thread's (relay.h).
+ * main thread; the rest of the process is the main thread's (daemon.h).
  */
 #ifndef WORKER_NODE_H
 #define WORKER_NODE_H

@@ -76,10 +76,10 @@ struct worker_inbox {
 	struct message command;
 	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
 	struct site_use *_Atomic next_use;       /* of a site to take */
-	_Atomic uint64_t reloads_seen;           /* relay.reloads when it last took a site */
+	_Atomic uint64_t reloads_seen;           /* daemon.reloads when it last took a site */
 	struct server_connection *_Atomic taken; /* idle ones, by others: close them */
 	struct connection_waiter *_Atomic woken; /* last first */
-	_Atomic uint64_t pings_answered;         /* relay.manager.pings that it had */
+	_Atomic uint64_t pings_answered;         /* daemon.manager.pings that it had */
 	_Atomic uint64_t spare_answered;         /* node.spare.questions that it had */
 };
 

@@ -256,7 +256,7 @@ static void end_session(uint8_t how)
 	static const enum session_state states[] = {
 		SESSION_DRAINING, SESSION_CLOSING, SESSION_ABORTED};
 
-	queue_close_all(stage->relay.node.queue, states[how % 3], worker_now_ns(stage->worker));
+	queue_close_all(stage->daemon.node.queue, states[how % 3], worker_now_ns(stage->worker));
 }
 
 static void step(struct fuzz *f)
@@ -454,7 +454,7 @@ static void close_all(struct fuzz *f)
 	}
 	stage->server_count = 0;
 	fuzz_turn();
-	queue_count(stage->relay.node.queue, &counts);
+	queue_count(stage->daemon.node.queue, &counts);
 	MUST(stage->worker->node->sends.bytes == 0);
 	MUST(counts.queued == 0 && counts.in_flight == 0 && counts.detached == 0);
 	for (unsigned i = 0; i < f->request_count; i++)

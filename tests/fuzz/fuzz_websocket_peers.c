@@ -103,7 +103,7 @@ static void end_session(uint8_t how)
 	static const enum session_state states[] = {
 		SESSION_DRAINING, SESSION_CLOSING, SESSION_ABORTED};
 
-	queue_close_all(stage->relay.node.queue, states[how % 3], worker_now_ns(stage->worker));
+	queue_close_all(stage->daemon.node.queue, states[how % 3], worker_now_ns(stage->worker));
 }
 
 static void step(struct fuzz *f)
@@ -245,7 +245,7 @@ static void close_both(struct fuzz *f)
 		memory_peer_close(stage->servers[i].wire);
 	stage->server_count = 0;
 	fuzz_turn();
-	queue_count(stage->relay.node.queue, &counts);
+	queue_count(stage->daemon.node.queue, &counts);
 	const uint32_t *told = f->sends.told;
 	MUST(told[SEND_WRITTEN] + told[SEND_DROPPED] + told[SEND_GONE] == f->sends.made);
 	MUST(stage->worker->node->sends.bytes == 0);

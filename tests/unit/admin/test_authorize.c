@@ -20,7 +20,7 @@
 #include "admin/tokens.h"
 #include "base/clock.h"
 #include "base/hs256.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "site/site.h"
 #include "tests/unit/suite.h"
 
@@ -121,9 +121,9 @@ static void a_token_has_a_role(void **state)
 {
 	struct conf conf = {0};
 	struct site site = {.conf = &conf};
-	struct relay relay = {.site = &site};
+	struct daemon daemon = {.site = &site};
 	const struct admin_services services = {
-		.relay = &relay, .tokens = tokens_of("r read reads\nw write writes\n")};
+		.daemon = &daemon, .tokens = tokens_of("r read reads\nw write writes\n")};
 	static const struct {
 		const char *authorization;
 		unsigned anyone, read, publish, write;
@@ -152,9 +152,9 @@ static void a_publisher_signs(void **state)
 {
 	struct conf conf = {0};
 	struct site site = {.conf = &conf};
-	struct relay relay = {.site = &site};
+	struct daemon daemon = {.site = &site};
 	const struct admin_services services = {
-		.relay = &relay, .tokens = tokens_of("w write writes\n")};
+		.daemon = &daemon, .tokens = tokens_of("w write writes\n")};
 	char field[512] = "Bearer ", claims[64];
 
 	(void)state;

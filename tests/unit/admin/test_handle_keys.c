@@ -11,7 +11,7 @@
 
 #include "admin/handlers.h"
 #include "admin/request.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "exchange/delay_line.h"
 #include "gate/gate.h"
 #include "gate/roster.h"
@@ -22,7 +22,7 @@
 static const struct conf *conf;
 static struct throttle_table *table;
 static struct site site;
-static struct relay relay;
+static struct daemon running;
 
 static int begin(void **state)
 {
@@ -44,18 +44,18 @@ static int begin(void **state)
 	assert_non_null(table);
 	site = (struct site){.conf = (struct conf *)(uintptr_t)conf, .gate = gate_new(conf, table)};
 	assert_non_null(site.gate);
-	memset(&relay, 0, sizeof(relay));
-	relay.site = &site;
-	relay.roster = roster_open(NULL, 0, why, sizeof(why));
-	relay.node.delays = delay_lines_new(1);
-	return !relay.roster || !relay.node.delays;
+	memset(&running, 0, sizeof(running));
+	running.site = &site;
+	running.roster = roster_open(NULL, 0, why, sizeof(why));
+	running.node.delays = delay_lines_new(1);
+	return !running.roster || !running.node.delays;
 }
 
 static int end(void **state)
 {
 	(void)state;
-	delay_lines_free(relay.node.delays);
-	roster_close(relay.roster);
+	delay_lines_free(running.node.delays);
+	roster_close(running.roster);
 	gate_free(site.gate);
 	throttle_table_close(table);
 	conf_release(conf);
@@ -69,7 +69,7 @@ static unsigned ask(
 	void (*handle)(struct admin_request *request), const char *tail, const char *body)
 {
 	struct admin_request request = {
-		.tail = tail, .body = body, .body_bytes = strlen(body), .relay = &relay};
+		.tail = tail, .body = body, .body_bytes = strlen(body), .daemon = &running};
 
 	json_decref(answer);
 	handle(&request);
@@ -120,7 +120,7 @@ static void a_hashed_key_is_the_same_key(void **state)
 	assert_int_equal(ask(admin_put_key, "abc", "{\"plan\":\"default\"}"), 201);
 	assert_int_equal(ask(admin_put_key, "abc", "{\"plan\":\"gold\",\"hashed\":true}"), 201);
 	says("plan", "gold");
-	assert_int_equal(roster_find_text(relay.roster, SLICE("abc")), ROSTER_PLAN_NONE);
+	assert_int_equal(roster_find_text(running.roster, SLICE("abc")), ROSTER_PLAN_NONE);
 	assert_int_equal(ask(admin_put_key, "abc", "{\"revoked\":true,\"hashed\":true}"), 200);
 	assert_int_equal(ask(admin_delete_key, "abc", ""), 200);
 	assert_int_equal(ask(admin_get_key, "abc", ""), 404);
@@ -150,7 +150,7 @@ static void a_wrong_change_of_a_key_is_refused(void **state)
 	assert_int_equal(ask(admin_put_key, key, "{\"plan\":\"gold\"}"), 201);
 	assert_int_equal(ask(admin_put_key, "a\nb", "{\"plan\":\"gold\"}"), 400);
 	assert_int_equal(ask(admin_get_key, "ann", ""), 404);
-	relay.node.stopping = true;
+	running.node.stopping = true;
 	assert_int_equal(ask(admin_put_key, "ann", "{\"plan\":\"gold\"}"), 409);
 	says("detail", "sluice is stopping.");
 	assert_int_equal(ask(admin_delete_key, key, ""), 409);
@@ -223,7 +223,7 @@ static void a_wrong_override_is_refused(void **state)
 			ask(admin_delete_override, paths[i], "") != 404)
 			fail_msg("%s", paths[i]);
 	}
-	assert_int_equal(roster_find_override(relay.roster, 0xff, 0).kind, ROSTER_NO_OVERRIDE);
+	assert_int_equal(roster_find_override(running.roster, 0xff, 0).kind, ROSTER_NO_OVERRIDE);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

@@ -23,7 +23,7 @@ static uint64_t subscriptions(const struct stage *stage)
 
 static void expect_no_place(struct stage *stage)
 {
-	struct upstream_state *upstream = stage->relay.site->upstreams[0]->state;
+	struct upstream_state *upstream = stage->daemon.site->upstreams[0]->state;
 	struct run_queue_counts counts;
 
 	run_queue_count(upstream->run_queue, &counts);
@@ -49,7 +49,7 @@ static void deliver(struct stage *stage, const struct grip_http *http)
 static struct shared_frame *frame(struct stage *stage, const char *text)
 {
 	struct shared_frame *made = shared_frame_new(
-		&stage->relay.node.sends, FRAME_BINARY, (struct slice){text, strlen(text)});
+		&stage->daemon.node.sends, FRAME_BINARY, (struct slice){text, strlen(text)});
 
 	assert_non_null(made);
 	return made;

@@ -7,7 +7,7 @@
 /* One turn, which does not sleep: the loop is woken before. */
 static inline void main_turn(struct stage *stage)
 {
-	struct loop *loop = &stage->relay.node.loop;
+	struct loop *loop = &stage->daemon.node.loop;
 
 	loop_enter(loop);
 	loop_wake(loop);
@@ -19,7 +19,7 @@ static inline void main_turn(struct stage *stage)
  */
 static inline void main_turn_until(struct stage *stage, const char *line)
 {
-	struct loop *loop = &stage->relay.node.loop;
+	struct loop *loop = &stage->daemon.node.loop;
 
 	loop_enter(loop);
 	while (!strstr(lines.text, line))
@@ -31,7 +31,7 @@ static inline void main_turn_until(struct stage *stage, const char *line)
  * one. */
 static inline void main_reload(struct stage *stage, const char *sections)
 {
-	struct relay *relay = &stage->relay;
+	struct daemon *daemon = &stage->daemon;
 	struct conf_errors errors;
 	char text[4096];
 
@@ -42,11 +42,11 @@ static inline void main_reload(struct stage *stage, const char *sections)
 	struct conf *conf = conf_parse(text, strlen(text), "t", NULL, &errors);
 	assert_int_equal(errors.count, 0);
 	conf_errors_free(&errors);
-	struct site *old = relay->site;
-	relay->site = site_new(conf, old->serial + 1, relay->states, relay->node.throttles,
-		relay->roster, relay->node.stats, NULL);
-	assert_non_null(relay->site);
-	site_commit(relay->site);
+	struct site *old = daemon->site;
+	daemon->site = site_new(conf, old->serial + 1, daemon->states, daemon->node.throttles,
+		daemon->roster, daemon->node.stats, NULL);
+	assert_non_null(daemon->site);
+	site_commit(daemon->site);
 	site_release(old);
 }
 

@@ -62,22 +62,22 @@ static unsigned count(const struct binding *list)
 
 struct world {
 	struct stage *stage;
-	struct relay *relay;
+	struct daemon *daemon;
 };
 
 static void begin(struct world *w)
 {
 	w->stage = stage_begin(&plain);
-	w->relay = &w->stage->relay;
-	pthread_mutex_init(&w->relay->listening.lock, NULL);
+	w->daemon = &w->stage->daemon;
+	pthread_mutex_init(&w->daemon->listening.lock, NULL);
 }
 
 static void end(struct world *w)
 {
-	bindings_free(w->relay);
-	assert_null(w->relay->listening.bindings);
-	assert_null(w->relay->listening.bounds);
-	pthread_mutex_destroy(&w->relay->listening.lock);
+	bindings_free(w->daemon);
+	assert_null(w->daemon->listening.bindings);
+	assert_null(w->daemon->listening.bounds);
+	pthread_mutex_destroy(&w->daemon->listening.lock);
 	stage_end(w->stage);
 }
 
@@ -85,9 +85,9 @@ static void prepare_and_commit(struct world *w, const char *names)
 {
 	const struct conf *conf = conf_of(names);
 
-	assert_true(bindings_prepare(w->relay, conf));
-	bindings_commit(w->relay, conf);
-	assert_null(w->relay->listening.prepared);
+	assert_true(bindings_prepare(w->daemon, conf));
+	bindings_commit(w->daemon, conf);
+	assert_null(w->daemon->listening.prepared);
 	conf_release(conf);
 }
 
@@ -99,8 +99,8 @@ static void a_socket_for_each_worker(void **state)
 	begin(&w);
 	prepare_and_commit(&w, "one two");
 	assert_true(exists("one") && exists("two"));
-	assert_int_equal(count(w.relay->listening.bindings), 2);
-	for (struct binding *b = w.relay->listening.bindings; b; b = b->next) {
+	assert_int_equal(count(w.daemon->listening.bindings), 2);
+	for (struct binding *b = w.daemon->listening.bindings; b; b = b->next) {
 		assert_int_equal(b->workers, 2);
 		assert_true(b->sockets[0] >= 0 && b->sockets[1] >= 0);
 		assert_int_not_equal(b->sockets[0], b->sockets[1]);
@@ -121,12 +121,12 @@ static void what_is_dropped_leaves_nothing(void **state)
 
 	(void)state;
 	begin(&w);
-	assert_true(bindings_prepare(w.relay, conf));
+	assert_true(bindings_prepare(w.daemon, conf));
 	assert_true(exists("one"));
-	bindings_discard(w.relay);
+	bindings_discard(w.daemon);
 	assert_false(exists("one"));
-	assert_null(w.relay->listening.bindings);
-	bindings_discard(w.relay);
+	assert_null(w.daemon->listening.bindings);
+	bindings_discard(w.daemon);
 	conf_release(conf);
 	end(&w);
 }
@@ -139,9 +139,9 @@ static void one_that_fails_drops_all(void **state)
 
 	(void)state;
 	begin(&w);
-	assert_false(bindings_prepare(w.relay, conf));
+	assert_false(bindings_prepare(w.daemon, conf));
 	assert_false(exists("one"));
-	assert_null(w.relay->listening.prepared);
+	assert_null(w.daemon->listening.prepared);
 	assert_has(lines.text, "error test.ini:");
 	assert_has(lines.text, "none/two: No such file");
 	assert_has(lines.text, "none/three: No such file");
@@ -156,7 +156,7 @@ static void a_reload_keeps_those_that_both_have(void **state)
 	(void)state;
 	begin(&w);
 	prepare_and_commit(&w, "one two");
-	struct binding *kept = w.relay->listening.bindings;
+	struct binding *kept = w.daemon->listening.bindings;
 	while (!strstr(kept->text, "/two"))
 		kept = kept->next;
 	int socket = kept->sockets[0];
@@ -164,10 +164,10 @@ static void a_reload_keeps_those_that_both_have(void **state)
 	assert_false(exists("one"));
 	assert_true(exists("two") && exists("three"));
 	assert_int_equal(kept->sockets[0], socket);
-	assert_int_equal(count(w.relay->listening.bindings), 2);
-	bindings_collect(w.relay); /* no worker has a listener of it */
+	assert_int_equal(count(w.daemon->listening.bindings), 2);
+	bindings_collect(w.daemon); /* no worker has a listener of it */
 	unsigned all = 0;
-	for (struct binding *b = w.relay->listening.bindings; b; b = b->next)
+	for (struct binding *b = w.daemon->listening.bindings; b; b = b->next)
 		all++;
 	assert_int_equal(all, 2);
 	end(&w);
@@ -180,16 +180,16 @@ static void one_that_workers_use_is_collected_later(void **state)
 	(void)state;
 	begin(&w);
 	prepare_and_commit(&w, "one");
-	struct binding *binding = w.relay->listening.bindings;
+	struct binding *binding = w.daemon->listening.bindings;
 	binding->holders = 1;
 	prepare_and_commit(&w, "two");
 	assert_true(binding->closed);
-	bindings_collect(w.relay);
-	assert_int_equal(count(w.relay->listening.bindings), 1);
-	assert_ptr_equal(w.relay->listening.bindings->next, binding);
+	bindings_collect(w.daemon);
+	assert_int_equal(count(w.daemon->listening.bindings), 1);
+	assert_ptr_equal(w.daemon->listening.bindings->next, binding);
 	binding->holders = 0;
-	bindings_collect(w.relay);
-	assert_null(w.relay->listening.bindings->next);
+	bindings_collect(w.daemon);
+	assert_null(w.daemon->listening.bindings->next);
 	end(&w);
 }
 
@@ -200,9 +200,9 @@ static void socket_files_are_removed_for_a_drain(void **state)
 	(void)state;
 	begin(&w);
 	prepare_and_commit(&w, "one");
-	bindings_remove_paths(w.relay);
+	bindings_remove_paths(w.daemon);
 	assert_false(exists("one"));
-	assert_true(w.relay->listening.bindings->sockets[0] >= 0); /* those that wait are served */
+	assert_true(w.daemon->listening.bindings->sockets[0] >= 0); /* those that wait are served */
 	end(&w);
 }
 
@@ -217,8 +217,8 @@ static void a_file_that_was_handed_over_stays(void **state)
 	prepare_and_commit(&w, "one two");
 	snprintf(path, sizeof(path), "%s/one", folder);
 	snprintf(address, sizeof(address), "unix:%s", path);
-	bindings_hand_over(w.relay, address);
-	for (struct binding *b = w.relay->listening.bindings; b; b = b->next)
+	bindings_hand_over(w.daemon, address);
+	for (struct binding *b = w.daemon->listening.bindings; b; b = b->next)
 		assert_int_equal(b->handed_over, strcmp(b->text, address) == 0);
 	end(&w);
 	assert_true(exists("one"));
@@ -235,25 +235,25 @@ static void adopt(bool is_over)
 	begin(&w);
 	prepare_and_commit(&w, "one");
 	struct handover *handover = handover_new();
-	assert_true(bindings_give(w.relay, handover));
+	assert_true(bindings_give(w.daemon, handover));
 	assert_int_equal(handover->count, 1); /* the one that all share */
 	int copy = fcntl(handover->sockets[0].fd, F_DUPFD_CLOEXEC, 0);
 	handover->sockets[0].fd = copy;
-	bindings_hand_over(w.relay, w.relay->listening.bindings->text);
-	bindings_free(w.relay);
+	bindings_hand_over(w.daemon, w.daemon->listening.bindings->text);
+	bindings_free(w.daemon);
 	const struct conf *conf = conf_of("one");
 	assert_true(bindings_are_free(conf, handover));
-	w.relay->inherited = handover;
-	assert_true(bindings_prepare(w.relay, conf));
-	bindings_commit(w.relay, conf);
-	w.relay->inherited = NULL;
-	struct binding *binding = w.relay->listening.bindings;
+	w.daemon->inherited = handover;
+	assert_true(bindings_prepare(w.daemon, conf));
+	bindings_commit(w.daemon, conf);
+	w.daemon->inherited = NULL;
+	struct binding *binding = w.daemon->listening.bindings;
 	assert_int_equal(binding->sockets[0], copy);
 	assert_true(binding->sockets[1] >= 0);
 	assert_true(binding->is_borrowed);
 	handover_free(handover);
 	if (is_over)
-		bindings_take_over(w.relay);
+		bindings_take_over(w.daemon);
 	assert_int_equal(binding->is_borrowed, !is_over);
 	conf_release(conf);
 	end(&w);
@@ -305,7 +305,7 @@ static void what_systemd_did_not_pass(void **state)
 			setenv("LISTEN_FDNAMES", rows[i].names, 1);
 		lines_clear();
 		assert_true(bindings_are_free(conf, NULL)); /* nobody else can have it */
-		assert_false(bindings_prepare(w.relay, conf));
+		assert_false(bindings_prepare(w.daemon, conf));
 		assert_has(lines.text, rows[i].line);
 	}
 	unsetenv("LISTEN_FDS");

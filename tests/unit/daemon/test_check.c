@@ -24,10 +24,10 @@ struct world {
 static void begin_by(struct world *w, const struct stage_conf *conf)
 {
 	w->stage = stage_begin(conf);
-	w->servers = w->stage->relay.site->upstreams[1]->servers;
-	w->checks = checks_new(&w->stage->relay.node.loop);
+	w->servers = w->stage->daemon.site->upstreams[1]->servers;
+	w->checks = checks_new(&w->stage->daemon.node.loop);
 	assert_non_null(w->checks);
-	assert_true(checks_prepare(w->checks, w->stage->relay.site));
+	assert_true(checks_prepare(w->checks, w->stage->daemon.site));
 }
 
 static void begin(struct world *w)
@@ -44,7 +44,7 @@ static void end(struct world *w)
 /* Turns until so many probes were begun. */
 static void await_probes(struct world *w, unsigned count)
 {
-	struct loop *loop = &w->stage->relay.node.loop;
+	struct loop *loop = &w->stage->daemon.node.loop;
 
 	loop_enter(loop);
 	while (w->stage->server_count < count)
@@ -77,7 +77,7 @@ static void what_is_asked(void **state)
 	begin(&w);
 	main_turn(w.stage);
 	assert_int_equal(w.stage->server_count, 0); /* not before it is committed */
-	checks_commit(w.checks, w.stage->relay.site);
+	checks_commit(w.checks, w.stage->daemon.site);
 	await_probes(&w, 2);
 	const char *got = stage_server_got(w.stage, 0);
 	char host[80];
@@ -109,7 +109,7 @@ static void which_answers_are_good(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct world w;
 		begin(&w);
-		checks_commit(w.checks, w.stage->relay.site);
+		checks_commit(w.checks, w.stage->daemon.site);
 		await_probes(&w, 2);
 		struct server *server = server_of_probe(&w, 0);
 		server->state->unhealthy = rows[i].is_good;
@@ -129,7 +129,7 @@ static void two_failures_take_it_out(void **state)
 
 	(void)state;
 	begin(&w);
-	checks_commit(w.checks, w.stage->relay.site);
+	checks_commit(w.checks, w.stage->daemon.site);
 	await_probes(&w, 2);
 	struct server *server = server_of_probe(&w, 0);
 	answer(&w, 0, NULL);
@@ -153,12 +153,12 @@ static void those_that_can_not_be_asked(void **state)
 	(void)state;
 	begin(&w);
 	w.stage->connect_error = ECONNREFUSED;
-	checks_commit(w.checks, w.stage->relay.site);
+	checks_commit(w.checks, w.stage->daemon.site);
 	main_turn_until(w.stage, "is unhealthy: ");
 	assert_has(lines.text, strerror(ECONNREFUSED));
 	end(&w);
 	begin_by(&w, &hasty);
-	checks_commit(w.checks, w.stage->relay.site); /* they take it and say nothing */
+	checks_commit(w.checks, w.stage->daemon.site); /* they take it and say nothing */
 	main_turn_until(w.stage, "is unhealthy: timeout");
 	end(&w);
 }
@@ -171,17 +171,17 @@ static void prepared_and_dropped(void **state)
 	(void)state;
 	begin(&w);
 	checks_discard(w.checks);
-	checks_commit(w.checks, w.stage->relay.site);
+	checks_commit(w.checks, w.stage->daemon.site);
 	main_turn(w.stage);
 	assert_int_equal(w.stage->server_count, 0);
 	w.servers[0].state->unhealthy = true;
 	flight_server(w.stage)->unhealthy = true; /* it has no health_path */
-	assert_true(checks_prepare(w.checks, w.stage->relay.site));
-	checks_commit(w.checks, w.stage->relay.site);
+	assert_true(checks_prepare(w.checks, w.stage->daemon.site));
+	checks_commit(w.checks, w.stage->daemon.site);
 	assert_true(w.servers[0].state->unhealthy);
 	assert_false(flight_server(w.stage)->unhealthy);
-	assert_true(checks_prepare(w.checks, w.stage->relay.site)); /* they are checked already */
-	checks_commit(w.checks, w.stage->relay.site);
+	assert_true(checks_prepare(w.checks, w.stage->daemon.site)); /* they are checked already */
+	checks_commit(w.checks, w.stage->daemon.site);
 	await_probes(&w, 2);
 	main_turn(w.stage);
 	assert_int_equal(w.stage->server_count, 2);
@@ -199,20 +199,20 @@ static void another_question(void **state)
 
 	(void)state;
 	begin(&w);
-	checks_commit(w.checks, w.stage->relay.site);
+	checks_commit(w.checks, w.stage->daemon.site);
 	await_probes(&w, 2);
 	struct server_state *server = server_of_probe(&w, 0)->state;
 	answer(&w, 0, "HTTP/1.1 200 OK\r\n");
 	server_state_read_finding(server, &finding);
 	assert_true(finding.is_known);
 	main_reload(w.stage, sections);
-	checks_commit(w.checks, w.stage->relay.site);
+	checks_commit(w.checks, w.stage->daemon.site);
 	server_state_read_finding(server, &finding);
 	assert_false(finding.is_known);
 	await_probes(&w, 4); /* of both, although one was under way and the other one rested */
 	assert_has(stage_server_got(w.stage, 2), "GET /other HTTP/1.1\r\n");
 	assert_has(stage_server_got(w.stage, 3), "GET /other HTTP/1.1\r\n");
-	checks_commit(w.checks, w.stage->relay.site); /* the same question */
+	checks_commit(w.checks, w.stage->daemon.site); /* the same question */
 	main_turn(w.stage);
 	assert_int_equal(w.stage->server_count, 4);
 	end(&w);
@@ -250,12 +250,12 @@ static void begin_shared(struct world *w, bool mine)
 	begin(w);
 	sharing = (struct sharing){.is_mine = mine, .calls = {is_mine, probed, &sharing}};
 	checks_share(w->checks, &sharing.calls);
-	checks_commit(w->checks, w->stage->relay.site);
+	checks_commit(w->checks, w->stage->daemon.site);
 }
 
 static void await_questions(struct world *w, unsigned count)
 {
-	struct loop *loop = &w->stage->relay.node.loop;
+	struct loop *loop = &w->stage->daemon.node.loop;
 
 	loop_enter(loop);
 	while (sharing.asked < count)

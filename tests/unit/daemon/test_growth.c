@@ -43,15 +43,15 @@ static struct stage *begin(void)
 	struct stage *stage = stage_begin(&two);
 
 	memset(&table, 0, sizeof(table));
-	assert_true(growth_begin(&stage->relay));
+	assert_true(growth_begin(&stage->daemon));
 	return stage;
 }
 
 static void end(struct stage *stage)
 {
-	growth_end(&stage->relay);
-	assert_null(stage->relay.growth.timer);
-	growth_end(&stage->relay);
+	growth_end(&stage->daemon);
+	assert_null(stage->daemon.growth.timer);
+	growth_end(&stage->daemon);
 	stage_end(stage);
 }
 
@@ -60,23 +60,23 @@ static void it_grows_when_a_worker_says_so(void **state)
 	struct stage *stage = begin();
 
 	(void)state;
-	growth_make(&stage->relay);
+	growth_make(&stage->daemon);
 	assert_int_equal(table.grown, 0);
 	growth_look(stage->worker);
-	growth_make(&stage->relay);
+	growth_make(&stage->daemon);
 	assert_int_equal(table.grown, 0);
 	table.wants = true;
 	for (unsigned i = 0; i < 3; i++)
 		growth_look(stage->workers[i % 2]); /* all of them see it */
-	uint64_t before = stage->relay.reloads;
-	growth_make(&stage->relay);
-	growth_make(&stage->relay);
+	uint64_t before = stage->daemon.reloads;
+	growth_make(&stage->daemon);
+	growth_make(&stage->daemon);
 	assert_int_equal(table.grown, 1);
-	assert_int_equal(stage->relay.reloads, before + 1); /* the old room goes when all saw it */
+	assert_int_equal(stage->daemon.reloads, before + 1); /* the old room goes when all saw it */
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(stage->workers[i]->inbox.commands & WORKER_SEEN, WORKER_SEEN);
 	growth_look(stage->worker);
-	growth_make(&stage->relay);
+	growth_make(&stage->daemon);
 	assert_int_equal(table.grown, 2);
 	assert_string_equal(lines.text, "");
 	end(stage);
@@ -86,35 +86,35 @@ static void it_grows_when_a_worker_says_so(void **state)
 static void failures_wait(void **state)
 {
 	struct stage *stage = begin();
-	struct relay *relay = &stage->relay;
+	struct daemon *daemon = &stage->daemon;
 
 	(void)state;
 	table.wants = true;
 	table.error = ENOMEM;
 	for (unsigned i = 0; i < 2; i++) {
 		growth_look(stage->worker);
-		growth_make(relay);
-		assert_true(relay->growth.is_waiting);
+		growth_make(daemon);
+		assert_true(daemon->growth.is_waiting);
 		assert_int_equal(strstr(lines.text, "error limits: no memory") != NULL, i == 0);
 		lines_clear();
 		growth_look(stage->worker);
 		table.error = 0;
-		growth_make(relay); /* not before the pause is over */
+		growth_make(daemon); /* not before the pause is over */
 		assert_int_equal(table.grown, 0);
 		table.error = ENOMEM;
-		event_active(relay->growth.timer, EV_TIMEOUT, 0);
+		event_active(daemon->growth.timer, EV_TIMEOUT, 0);
 		main_turn(stage);
-		assert_false(relay->growth.is_waiting);
+		assert_false(daemon->growth.is_waiting);
 		assert_int_equal(table.grown, 0);
 	}
 	table.error = 0;
 	growth_look(stage->worker);
-	growth_make(relay);
+	growth_make(daemon);
 	assert_int_equal(table.grown, 1);
 	assert_has(lines.text, "there is memory for more callers again");
 	lines_clear();
 	growth_look(stage->worker);
-	growth_make(relay);
+	growth_make(daemon);
 	assert_string_equal(lines.text, "");
 	end(stage);
 }
@@ -128,8 +128,8 @@ static void one_that_is_busy_has_no_line(void **state)
 	table.wants = true;
 	table.error = EAGAIN;
 	growth_look(stage->worker);
-	growth_make(&stage->relay);
-	assert_true(stage->relay.growth.is_waiting);
+	growth_make(&stage->daemon);
+	assert_true(stage->daemon.growth.is_waiting);
 	assert_string_equal(lines.text, "");
 	end(stage);
 }

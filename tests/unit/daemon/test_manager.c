@@ -45,27 +45,27 @@ static const char *heard(int fd)
 static void each_step_has_its_message(void **state)
 {
 	struct stage *stage = stage_begin(&plain);
-	struct relay *relay = &stage->relay;
+	struct daemon *daemon = &stage->daemon;
 	int fd = listen_as_manager();
 
 	(void)state;
-	manager_ready(relay);
+	manager_ready(daemon);
 	assert_string_equal(heard(fd), "READY=1\nSTATUS=Serving by test.ini, 2 workers");
-	assert_null(relay->manager.watchdog);
-	manager_reloading(relay);
+	assert_null(daemon->manager.watchdog);
+	manager_reloading(daemon);
 	const char *text = heard(fd);
 	assert_has(text, "RELOADING=1\nMONOTONIC_USEC=");
 	assert_has(text, "\nSTATUS=Reading test.ini");
-	manager_reloaded(relay, true);
+	manager_reloaded(daemon, true);
 	assert_has(heard(fd), "READY=1\nSTATUS=Serving by test.ini");
-	manager_reloaded(relay, false);
+	manager_reloaded(daemon, false);
 	assert_has(heard(fd), "READY=1\nSTATUS=Serving by the last good configuration: test.ini");
 	manager_stopping(30000);
 	assert_has(heard(fd), "STOPPING=1\nEXTEND_TIMEOUT_USEC=45000000\nSTATUS=Draining");
-	manager_handed_over(relay, 4711);
+	manager_handed_over(daemon, 4711);
 	assert_string_equal(
 		heard(fd), "MAINPID=4711\nREADY=1\nSTATUS=Process 4711 serves by test.ini");
-	manager_close(relay);
+	manager_close(daemon);
 	close(fd);
 	stage_end(stage);
 }
@@ -73,32 +73,32 @@ static void each_step_has_its_message(void **state)
 /* One turn of the main loop in which the watchdog's quarter is over. */
 static void quarter(struct stage *stage)
 {
-	event_active(stage->relay.manager.watchdog, EV_TIMEOUT, 0);
+	event_active(stage->daemon.manager.watchdog, EV_TIMEOUT, 0);
 	main_turn(stage);
 }
 
 static void the_watchdog_is_fed_while_all_answer(void **state)
 {
 	struct stage *stage = stage_begin(&plain);
-	struct relay *relay = &stage->relay;
+	struct daemon *daemon = &stage->daemon;
 	int fd = listen_as_manager();
 
 	(void)state;
 	setenv("WATCHDOG_USEC", "4000000000", 1);
-	manager_ready(relay);
-	assert_non_null(relay->manager.watchdog);
+	manager_ready(daemon);
+	assert_non_null(daemon->manager.watchdog);
 	heard(fd);
-	assert_int_equal(relay->manager.pings, 1);
+	assert_int_equal(daemon->manager.pings, 1);
 	quarter(stage);
 	assert_string_equal(heard(fd), ""); /* nobody has answered yet */
 	manager_answer(stage->workers[0]);
 	quarter(stage);
 	assert_string_equal(heard(fd), "");
-	assert_int_equal(relay->manager.pings, 1);
+	assert_int_equal(daemon->manager.pings, 1);
 	manager_answer(stage->workers[1]);
 	quarter(stage);
 	assert_string_equal(heard(fd), "WATCHDOG=1");
-	assert_int_equal(relay->manager.pings, 2);
+	assert_int_equal(daemon->manager.pings, 2);
 	for (unsigned i = 0; i < 2; i++)
 		manager_answer(stage->workers[i]);
 	quarter(stage);
@@ -110,8 +110,8 @@ static void the_watchdog_is_fed_while_all_answer(void **state)
 		assert_string_equal(heard(fd), "WATCHDOG=1");
 		manager_answer(stage->workers[1]);
 	}
-	manager_close(relay);
-	assert_null(relay->manager.watchdog);
+	manager_close(daemon);
+	assert_null(daemon->manager.watchdog);
 	unsetenv("WATCHDOG_USEC");
 	close(fd);
 	stage_end(stage);
@@ -120,20 +120,20 @@ static void the_watchdog_is_fed_while_all_answer(void **state)
 static void without_a_manager_nobody_hears(void **state)
 {
 	struct stage *stage = stage_begin(&plain);
-	struct relay *relay = &stage->relay;
+	struct daemon *daemon = &stage->daemon;
 
 	(void)state;
 	unsetenv("NOTIFY_SOCKET");
 	setenv("WATCHDOG_USEC", "4000000", 1);
-	manager_ready(relay);
-	assert_null(relay->manager.watchdog);
+	manager_ready(daemon);
+	assert_null(daemon->manager.watchdog);
 	assert_string_equal(lines.text, "");
-	manager_close(relay);
+	manager_close(daemon);
 	setenv("NOTIFY_SOCKET", "no-path", 1);
-	manager_ready(relay);
+	manager_ready(daemon);
 	assert_has(lines.text, "warn NOTIFY_SOCKET is \"no-path\": ");
-	assert_null(relay->manager.watchdog);
-	manager_close(relay);
+	assert_null(daemon->manager.watchdog);
+	manager_close(daemon);
 	unsetenv("NOTIFY_SOCKET");
 	unsetenv("WATCHDOG_USEC");
 	stage_end(stage);

@@ -13,13 +13,13 @@
 
 #include "conf/conf.h"
 #include "daemon/pid_file.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "tests/unit/suite.h"
 
 struct world {
 	char folder[64], path[80], aside[96];
 	struct conf conf;
-	struct relay *relay;
+	struct daemon *daemon;
 };
 
 static int begin(void **state)
@@ -32,8 +32,8 @@ static int begin(void **state)
 	snprintf(w->path, sizeof(w->path), "%s/pid", w->folder);
 	snprintf(w->aside, sizeof(w->aside), "%s.oldbin", w->path);
 	w->conf.pid_file = w->path;
-	w->relay = calloc(1, sizeof(*w->relay));
-	w->relay->begun_with = &w->conf;
+	w->daemon = calloc(1, sizeof(*w->daemon));
+	w->daemon->begun_with = &w->conf;
 	*state = w;
 	return 0;
 }
@@ -45,7 +45,7 @@ static int end(void **state)
 	unlink(w->path);
 	unlink(w->aside);
 	rmdir(w->folder);
-	free(w->relay);
+	free(w->daemon);
 	free(w);
 	return 0;
 }
@@ -87,7 +87,7 @@ static void it_has_this_process_number(void **state)
 	put(w->path, "123456789 and more, of a process that was killed\n");
 	assert_true(pid_file_write(&w->conf));
 	assert_string_equal(text_of(w->path), own());
-	pid_file_remove(w->relay);
+	pid_file_remove(w->daemon);
 	assert_string_equal(text_of(w->path), "none");
 }
 
@@ -97,13 +97,13 @@ static void without_a_path_there_is_no_file(void **state)
 
 	w->conf.pid_file = NULL;
 	assert_true(pid_file_write(&w->conf));
-	pid_file_put_aside(w->relay);
-	pid_file_take_back(w->relay);
-	pid_file_remove(w->relay);
-	w->relay->begun_with = NULL;
-	pid_file_put_aside(w->relay);
-	pid_file_take_back(w->relay);
-	pid_file_remove(w->relay);
+	pid_file_put_aside(w->daemon);
+	pid_file_take_back(w->daemon);
+	pid_file_remove(w->daemon);
+	w->daemon->begun_with = NULL;
+	pid_file_put_aside(w->daemon);
+	pid_file_take_back(w->daemon);
+	pid_file_remove(w->daemon);
 	assert_int_equal(rmdir(w->folder), 0);
 	assert_int_equal(mkdir(w->folder, 0700), 0);
 }
@@ -113,11 +113,11 @@ static void an_upgrade_that_fails_changes_nothing(void **state)
 	struct world *w = *state;
 
 	pid_file_write(&w->conf);
-	pid_file_put_aside(w->relay);
+	pid_file_put_aside(w->daemon);
 	assert_string_equal(text_of(w->path), "none");
 	assert_string_equal(text_of(w->aside), own());
 	put(w->path, "77\n"); /* by the new process, which fails later */
-	pid_file_take_back(w->relay);
+	pid_file_take_back(w->daemon);
 	assert_string_equal(text_of(w->path), own());
 	assert_string_equal(text_of(w->aside), "none");
 }
@@ -127,7 +127,7 @@ static void one_that_was_not_put_aside_is_written_again(void **state)
 	struct world *w = *state;
 
 	put(w->path, "77\n");
-	pid_file_take_back(w->relay);
+	pid_file_take_back(w->daemon);
 	assert_string_equal(text_of(w->path), own());
 }
 
@@ -136,9 +136,9 @@ static void after_an_upgrade_the_new_one_stays(void **state)
 	struct world *w = *state;
 
 	pid_file_write(&w->conf);
-	pid_file_put_aside(w->relay);
+	pid_file_put_aside(w->daemon);
 	put(w->path, "77\n");
-	pid_file_remove(w->relay);
+	pid_file_remove(w->daemon);
 	assert_string_equal(text_of(w->path), "77\n");
 	assert_string_equal(text_of(w->aside), "none");
 }
@@ -151,7 +151,7 @@ static void the_file_of_another_process_is_left_alone(void **state)
 	for (size_t i = 0; i < 3; i++) {
 		put(w->path, texts[i]);
 		put(w->aside, texts[i]);
-		pid_file_remove(w->relay);
+		pid_file_remove(w->daemon);
 		assert_string_equal(text_of(w->path), texts[i]);
 		assert_string_equal(text_of(w->aside), texts[i]);
 	}

@@ -164,11 +164,11 @@ static void begin(const struct stage_conf *conf)
 {
 	memset(&world, 0, sizeof(world));
 	world.stage = stage_begin(conf);
-	struct site *site = world.stage->relay.site;
+	struct site *site = world.stage->daemon.site;
 	world.servers = site->upstreams[1]->servers;
-	world.checks = checks_new(&world.stage->relay.node.loop);
+	world.checks = checks_new(&world.stage->daemon.node.loop);
 	assert_non_null(world.checks);
-	world.probers = probers_new(&world.stage->relay.node.loop, world.checks, "default");
+	world.probers = probers_new(&world.stage->daemon.node.loop, world.checks, "default");
 	assert_non_null(world.probers);
 	assert_true(checks_prepare(world.checks, site));
 	checks_commit(world.checks, site);
@@ -184,7 +184,7 @@ static void end(void)
 
 static void await_probes(unsigned count)
 {
-	struct loop *loop = &world.stage->relay.node.loop;
+	struct loop *loop = &world.stage->daemon.node.loop;
 
 	loop_enter(loop);
 	while (world.stage->server_count < count)
@@ -195,7 +195,7 @@ static void await_probes(unsigned count)
 
 static void await_ask(void)
 {
-	struct loop *loop = &world.stage->relay.node.loop;
+	struct loop *loop = &world.stage->daemon.node.loop;
 
 	loop_enter(loop);
 	while (!world.asked)
@@ -364,8 +364,8 @@ static void nothing_is_shared_any_more(void **state)
 	answer(LOCK_HELD, FENCE, world.session, "");
 	main_reload(world.stage, unshared_conf.more);
 	world.is_lost_by_flush = true;
-	checks_commit(world.checks, world.stage->relay.site);
-	probers_commit(world.probers, world.stage->relay.site);
+	checks_commit(world.checks, world.stage->daemon.site);
+	probers_commit(world.probers, world.stage->daemon.site);
 	assert_int_equal(world.verb, LOCK_RELEASE);
 	assert_int_equal(world.closed, 1);
 	assert_has(lines.text, "connection reset (health checks)");
@@ -389,8 +389,8 @@ static void another_lock(void **state)
 	answer(LOCK_HELD, FENCE, world.session, "");
 	snprintf(name, sizeof(name), "%s", world.name);
 	main_reload(world.stage, sections);
-	checks_commit(world.checks, world.stage->relay.site);
-	probers_commit(world.probers, world.stage->relay.site);
+	checks_commit(world.checks, world.stage->daemon.site);
+	probers_commit(world.probers, world.stage->daemon.site);
 	assert_int_equal(world.closed, 0);
 	assert_int_equal(world.released, 1);
 	assert_string_not_equal(world.name, name);

@@ -75,11 +75,11 @@ static void begin(struct world *w)
 {
 	*w = (struct world){.stage = stage_begin(&named)};
 	query_count = cancelled = 0;
-	w->a = w->stage->relay.site->upstreams[1]->servers[0].state;
-	w->b = w->stage->relay.site->upstreams[1]->servers[1].state;
-	w->resolver = resolver_new(w->stage->relay.node.loop.base, &resolver_calls, w);
+	w->a = w->stage->daemon.site->upstreams[1]->servers[0].state;
+	w->b = w->stage->daemon.site->upstreams[1]->servers[1].state;
+	w->resolver = resolver_new(w->stage->daemon.node.loop.base, &resolver_calls, w);
 	assert_non_null(w->resolver);
-	assert_true(resolver_prepare(w->resolver, w->stage->relay.site));
+	assert_true(resolver_prepare(w->resolver, w->stage->daemon.site));
 	assert_true(resolver_is_waiting(w->resolver));
 	main_turn(w->stage);
 	assert_int_equal(query_count, 2); /* that of the address is not looked up */
@@ -158,7 +158,7 @@ static void a_failure_leaves_the_addresses(void **state)
 	assert_has(lines.text, "; it has no address until its name resolves");
 	answer("b.test", "192.0.2.9");
 	assert_int_equal(w.known, 1); /* a failure is an answer */
-	resolver_commit(w.resolver, w.stage->relay.site);
+	resolver_commit(w.resolver, w.stage->daemon.site);
 	lines_clear();
 	for (unsigned i = 0; i < 3; i++) { /* once an interval from then on */
 		answer("a.test", NULL);
@@ -191,16 +191,16 @@ static void prepared_and_dropped(void **state)
 	assert_int_equal(cancelled, 2);
 	assert_false(resolver_is_waiting(w.resolver));
 	assert_int_equal(w.known, 0);
-	assert_true(resolver_prepare(w.resolver, w.stage->relay.site));
+	assert_true(resolver_prepare(w.resolver, w.stage->daemon.site));
 	main_turn(w.stage);
 	assert_int_equal(query_count, 4);
 	answer("a.test", "192.0.2.7");
-	resolver_commit(w.resolver, w.stage->relay.site); /* without waiting for the other */
+	resolver_commit(w.resolver, w.stage->daemon.site); /* without waiting for the other */
 	assert_false(resolver_is_waiting(w.resolver));
 	answer("b.test", "192.0.2.9");
 	assert_int_equal(server_addresses_count(&w.b->addresses), 1);
 	assert_int_equal(w.known, 0);
-	assert_true(resolver_prepare(w.resolver, w.stage->relay.site));
+	assert_true(resolver_prepare(w.resolver, w.stage->daemon.site));
 	assert_false(resolver_is_waiting(w.resolver));
 	resolver_discard(w.resolver); /* nothing new */
 	assert_int_equal(cancelled, 2);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "worker/worker.h"
 #include "tests/unit/suite.h"
 
@@ -53,7 +53,7 @@ static bool open_service(void *ctx, const struct conf *conf, struct handover *in
 }
 
 /* A client is there by now. Is it served before this says that all is well? */
-static bool start_service(void *ctx, struct relay *relay)
+static bool start_service(void *ctx, struct daemon *daemon)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct pollfd poll_fd = {.events = POLLIN};
@@ -67,7 +67,7 @@ static bool start_service(void *ctx, struct relay *relay)
 	world.was_answered = poll(&poll_fd, 1, 300) != 0;
 	if (world.starts)
 		raise(SIGTERM); /* held until all has started */
-	(void)relay;
+	(void)daemon;
 	return world.starts;
 }
 
@@ -76,7 +76,7 @@ static void close_service(void *ctx)
 	(void)ctx;
 }
 
-static const struct relay_service service = {
+static const struct daemon_service service = {
 	.open = open_service, .start = start_service, .close = close_service};
 
 /* The exit status. */
@@ -89,7 +89,7 @@ static int run(void)
 	conf_errors_free(&errors);
 	world.workers = 0;
 	world.was_started = world.was_answered = false;
-	return relay_run(conf, &service);
+	return daemon_run(conf, &service);
 }
 
 static int begin(void **state)

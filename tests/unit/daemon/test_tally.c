@@ -16,7 +16,7 @@ static void what_was_served(void **state)
 	struct stage *stage = stage_begin(&plain);
 
 	(void)state;
-	tally_log(&stage->relay);
+	tally_log(&stage->daemon);
 	assert_string_equal(lines.text,
 		"info served 0 requests on 0 connections: 1xx 0, 2xx 0, 3xx 0, 4xx 0, 5xx 0, "
 		"unanswered 0\n");
@@ -27,7 +27,7 @@ static void what_was_served(void **state)
 	stage_forget(stage); /* left in its flight */
 	worker_count(stage->worker, STATS_CONNECTIONS);
 	lines_clear();
-	tally_log(&stage->relay);
+	tally_log(&stage->daemon);
 	assert_string_equal(lines.text,
 		"info served 8 requests on 1 connections: 1xx 0, 2xx 2, 3xx 1, 4xx 2, 5xx 2, "
 		"unanswered 1\n");
@@ -42,17 +42,17 @@ static void what_is_left(void **state)
 	(void)state;
 	flight_begin(stage, GET);
 	lines_clear();
-	tally_log(&stage->relay);
+	tally_log(&stage->daemon);
 	assert_has(lines.text,
 		"error still held at exit, which is a bug: 1 exchanges, 0 client connections, "
 		"0 requests queued, 1 in flight, 2 places at upstreams\n");
 	stage_forget(stage);
-	tally_log(&stage->relay);
+	tally_log(&stage->daemon);
 	assert_lacks(lines.text, "still held");
-	stage->relay.node.clients = 1;
-	tally_log(&stage->relay);
+	stage->daemon.node.clients = 1;
+	tally_log(&stage->daemon);
 	assert_has(lines.text, " 0 exchanges, 1 client connections, ");
-	stage->relay.node.clients = 0;
+	stage->daemon.node.clients = 0;
 	stage_end(stage);
 }
 

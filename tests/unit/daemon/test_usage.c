@@ -62,15 +62,15 @@ static int remove_folder(void **state)
 
 struct world {
 	struct stage *stage;
-	struct relay *relay;
+	struct daemon *daemon;
 	struct conf conf;
 };
 
 static void begin(struct world *w)
 {
 	w->stage = stage_begin(&limited);
-	w->relay = &w->stage->relay;
-	w->conf = *w->relay->site->conf;
+	w->daemon = &w->stage->daemon;
+	w->conf = *w->daemon->site->conf;
 	w->conf.state = folder;
 	w->conf.workers = 2;
 	w->conf.usage.interval_ms = 3600000;
@@ -79,7 +79,7 @@ static void begin(struct world *w)
 
 static unsigned limit_of(const struct world *w)
 {
-	return w->relay->site->rows.limits[0];
+	return w->daemon->site->rows.limits[0];
 }
 
 static void without_an_interval_there_is_none(void **state)
@@ -89,10 +89,10 @@ static void without_an_interval_there_is_none(void **state)
 	(void)state;
 	begin(&w);
 	w.conf.usage.interval_ms = 0;
-	assert_true(usage_begin(w.relay, &w.conf));
-	assert_null(usage_counts_of(w.relay, 0));
-	assert_null(usage_folder(w.relay));
-	usage_end(w.relay);
+	assert_true(usage_begin(w.daemon, &w.conf));
+	assert_null(usage_counts_of(w.daemon, 0));
+	assert_null(usage_folder(w.daemon));
+	usage_end(w.daemon);
 	stage_end(w.stage);
 }
 
@@ -102,27 +102,27 @@ static void what_all_workers_counted_is_written_once(void **state)
 
 	(void)state;
 	begin(&w);
-	assert_true(usage_begin(w.relay, &w.conf));
-	assert_string_equal(usage_folder(w.relay) + strlen(folder), "/usage");
-	assert_ptr_not_equal(usage_counts_of(w.relay, 0), usage_counts_of(w.relay, 1));
-	usage_write(w.relay);
+	assert_true(usage_begin(w.daemon, &w.conf));
+	assert_string_equal(usage_folder(w.daemon) + strlen(folder), "/usage");
+	assert_ptr_not_equal(usage_counts_of(w.daemon, 0), usage_counts_of(w.daemon, 1));
+	usage_write(w.daemon);
 	assert_string_equal(written(false), ""); /* nothing was used */
 	for (unsigned worker = 0; worker < 2; worker++)
 		for (unsigned i = 0; i < 3; i++)
-			usage_count(usage_counts_of(w.relay, worker), limit_of(&w), 0xabc, i != 0);
-	usage_write(w.relay);
+			usage_count(usage_counts_of(w.daemon, worker), limit_of(&w), 0xabc, i != 0);
+	usage_write(w.daemon);
 	const char *text = written(false);
 	assert_has(text, "calls");
 	size_t len = strlen(text);
-	usage_write(w.relay);
+	usage_write(w.daemon);
 	assert_int_equal(strlen(written(false)), len);
-	usage_count(usage_counts_of(w.relay, 1), limit_of(&w), 0xabc, true);
-	usage_end(w.relay); /* writes the last */
-	assert_null(w.relay->usage);
+	usage_count(usage_counts_of(w.daemon, 1), limit_of(&w), 0xabc, true);
+	usage_end(w.daemon); /* writes the last */
+	assert_null(w.daemon->usage);
 	assert_true(strlen(written(true)) > len);
-	usage_end(w.relay);
-	assert_true(usage_begin(w.relay, &w.conf)); /* the folder is there already */
-	usage_end(w.relay);
+	usage_end(w.daemon);
+	assert_true(usage_begin(w.daemon, &w.conf)); /* the folder is there already */
+	usage_end(w.daemon);
 	assert_string_equal(lines.text, "");
 	stage_end(w.stage);
 }
@@ -134,9 +134,9 @@ static void a_folder_that_can_not_be_made(void **state)
 	(void)state;
 	begin(&w);
 	w.conf.state = "/proc/none";
-	assert_false(usage_begin(w.relay, &w.conf));
+	assert_false(usage_begin(w.daemon, &w.conf));
 	assert_has(lines.text, "error usage: /proc/none/usage can't be made: ");
-	usage_end(w.relay);
+	usage_end(w.daemon);
 	stage_end(w.stage);
 }
 
@@ -148,22 +148,22 @@ static void a_folder_that_goes_away(void **state)
 
 	(void)state;
 	begin(&w);
-	assert_true(usage_begin(w.relay, &w.conf));
+	assert_true(usage_begin(w.daemon, &w.conf));
 	snprintf(path, sizeof(path), "%s/usage", folder);
 	snprintf(away, sizeof(away), "%s/away", folder);
 	assert_int_equal(rename(path, away), 0);
 	for (unsigned i = 0; i < 2; i++) {
-		usage_count(usage_counts_of(w.relay, 0), limit_of(&w), 1, true);
-		usage_write(w.relay);
+		usage_count(usage_counts_of(w.daemon, 0), limit_of(&w), 1, true);
+		usage_write(w.daemon);
 		assert_int_equal(
 			strstr(lines.text, "can't be written, 1 rows are lost") != NULL, i == 0);
 		lines_clear();
 	}
 	assert_int_equal(rename(away, path), 0);
-	usage_count(usage_counts_of(w.relay, 0), limit_of(&w), 1, true);
-	usage_write(w.relay);
+	usage_count(usage_counts_of(w.daemon, 0), limit_of(&w), 1, true);
+	usage_write(w.daemon);
 	assert_has(lines.text, "is written again");
-	usage_end(w.relay);
+	usage_end(w.daemon);
 	stage_end(w.stage);
 }
 
@@ -175,18 +175,18 @@ static void an_hour_that_is_full(void **state)
 	(void)state;
 	begin(&w);
 	w.conf.usage.bytes = 1;
-	assert_true(usage_begin(w.relay, &w.conf));
+	assert_true(usage_begin(w.daemon, &w.conf));
 	for (unsigned round = 0; round < 3; round++) {
 		for (uint64_t caller = 1; caller <= 20; caller++)
-			usage_count(usage_counts_of(w.relay, 0), limit_of(&w), caller, true);
+			usage_count(usage_counts_of(w.daemon, 0), limit_of(&w), caller, true);
 		lines_clear();
 		size_t before = strlen(written(false));
-		usage_write(w.relay);
+		usage_write(w.daemon);
 		size_t grown = strlen(written(false)) - before;
 		assert_int_equal(strstr(lines.text, "has reached usage_size") != NULL, round == 1);
 		assert_int_equal(grown<200, round> 0); /* one row, not twenty */
 	}
-	usage_end(w.relay);
+	usage_end(w.daemon);
 	stage_end(w.stage);
 }
 
@@ -198,17 +198,17 @@ static void an_interval_is_over(void **state)
 	(void)state;
 	begin(&w);
 	w.conf.usage.interval_ms = 10;
-	assert_true(usage_begin(w.relay, &w.conf));
+	assert_true(usage_begin(w.daemon, &w.conf));
 	for (unsigned i = 0; i < 2; i++) {
-		struct loop *loop = &w.relay->node.loop;
-		usage_count(usage_counts_of(w.relay, 0), limit_of(&w), 1, true);
+		struct loop *loop = &w.daemon->node.loop;
+		usage_count(usage_counts_of(w.daemon, 0), limit_of(&w), 1, true);
 		size_t before = strlen(written(false));
 		loop_enter(loop);
 		while (strlen(written(false)) == before)
 			assert_int_equal(loop_run_turn(loop), 0);
 		loop_enter(&w.stage->worker->loop);
 	}
-	usage_end(w.relay);
+	usage_end(w.daemon);
 	stage_end(w.stage);
 }
 

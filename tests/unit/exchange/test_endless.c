@@ -76,7 +76,7 @@ static void it_holds_no_place(void **state)
 {
 	struct stage *stage = stage_begin(&unbounded);
 	struct exchange *x = flight_begin(stage, GET);
-	struct upstream_state *upstream = stage->relay.site->upstreams[0]->state;
+	struct upstream_state *upstream = stage->daemon.site->upstreams[0]->state;
 	struct run_queue_counts counts;
 
 	(void)state;
@@ -108,7 +108,7 @@ static void no_more_than_max_streams(void **state)
 	assert_string_equal(second->outcome, "too many streams");
 	assert_int_equal(second->answer.retry_after_ms, 1000);
 	assert_int_equal(stage_count(stage, STATS_SHED), 1);
-	assert_int_equal(stage->relay.site->upstreams[0]->state->streams, 1);
+	assert_int_equal(stage->daemon.site->upstreams[0]->state->streams, 1);
 	assert_int_equal(flight_server(stage)->in_flight, 0);
 	assert_int_equal(flight_server(stage)->connections, 1);
 	exchange_end(first);

@@ -121,7 +121,7 @@ static void what_it_holds_is_given_back(void **state)
 	assert_null(x->body);
 	assert_null(x->up.spool);
 	assert_int_equal(x->gathering, GATHERING_NONE);
-	assert_int_equal(stage->relay.node.store.memory, 0);
+	assert_int_equal(stage->daemon.node.store.memory, 0);
 	exchange_free_body(x); /* also when there is none */
 	exchange_drop_connection(first);
 	assert_null(first->connection);

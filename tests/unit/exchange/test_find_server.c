@@ -198,7 +198,7 @@ static void all_are_out_of_use(void **state)
 	struct stage *stage = stage_begin(&plain);
 
 	(void)state;
-	server_set_mode(&stage->relay.site->upstreams[0]->servers[0], SERVER_DISABLED);
+	server_set_mode(&stage->daemon.site->upstreams[0]->servers[0], SERVER_DISABLED);
 	struct exchange *x = stage_ask(stage, GET);
 	assert_int_equal(x->answer.status, 503);
 	assert_string_equal(x->outcome, "no server");
@@ -252,7 +252,7 @@ static struct stage *begin_bounded(void)
 {
 	struct stage *stage = stage_begin(&bounded);
 
-	server_set_mode(&stage->relay.site->upstreams[0]->servers[0], SERVER_DISABLED);
+	server_set_mode(&stage->daemon.site->upstreams[0]->servers[0], SERVER_DISABLED);
 	return stage;
 }
 
@@ -307,7 +307,7 @@ static void another_server_may_serve_meanwhile(void **state)
 	stage_pass(stage, &x->turn.deadline);
 	assert_int_equal(x->state, EXCHANGE_QUEUED); /* none yet: looks again */
 	assert_int_equal(x->turn.deadline.at_ms, STAGE_START_MS + 400);
-	server_set_mode(&stage->relay.site->upstreams[0]->servers[0], SERVER_ENABLED);
+	server_set_mode(&stage->daemon.site->upstreams[0]->servers[0], SERVER_ENABLED);
 	stage_pass(stage, &x->turn.deadline);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	assert_int_equal(x->server->index, 0);
@@ -319,7 +319,7 @@ static void one_that_failed_before_is_asked_again(void **state)
 {
 	const struct stage_conf conf = {.upstream = "server = 127.0.0.1:3 max_connections=1"};
 	struct stage *stage = stage_begin(&conf);
-	struct server *servers = stage->relay.site->upstreams[0]->servers;
+	struct server *servers = stage->daemon.site->upstreams[0]->servers;
 
 	(void)state;
 	server_set_mode(&servers[0], SERVER_DISABLED);
@@ -341,7 +341,7 @@ static void one_that_failed_before_is_asked_again(void **state)
 static void a_free_one_is_passed_on(void **state)
 {
 	struct stage *stage = begin_bounded();
-	struct server *servers = stage->relay.site->upstreams[0]->servers;
+	struct server *servers = stage->daemon.site->upstreams[0]->servers;
 	struct passage *tunnel = fill(stage);
 	struct exchange *first = stage_other_asks(stage, GET);
 
@@ -367,7 +367,7 @@ static void none_can_come_any_more(void **state)
 	(void)state;
 	fill(stage);
 	struct exchange *x = stage_other_asks(stage, GET);
-	server_set_mode(&stage->relay.site->upstreams[0]->servers[1], SERVER_DISABLED);
+	server_set_mode(&stage->daemon.site->upstreams[0]->servers[1], SERVER_DISABLED);
 	stage_pass(stage, &x->turn.deadline);
 	assert_int_equal(x->answer.status, 503);
 	assert_string_equal(x->outcome, "no server");

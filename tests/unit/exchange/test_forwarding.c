@@ -69,9 +69,9 @@ static void they_are_composed_again(void **state)
 	x->request.minor = 1;
 	lines_for(&kept, x);
 	kept.text[kept.host_len] = 'Y';
-	stage->relay.site->serial++;
+	stage->daemon.site->serial++;
 	assert_string_equal(lines_for(&kept, x), OF("h") "Via: 1.1 edge\r\n");
-	stage->relay.site->serial--;
+	stage->daemon.site->serial--;
 	forwarding_clear(&kept);
 	stage_end(stage);
 }

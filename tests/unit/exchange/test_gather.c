@@ -19,8 +19,8 @@ static struct exchange *given(struct stage *stage, const char *bytes)
 
 	assert_int_equal(http_frame_request(&x->request, &x->framing), 0);
 	x->request_progress = x->framing.body == HTTP_BODY_NONE ? REQUEST_READ : REQUEST_READING;
-	x->route = &stage->relay.site->conf->routes[0];
-	x->upstream = stage->relay.site->upstreams[0];
+	x->route = &stage->daemon.site->conf->routes[0];
+	x->upstream = stage->daemon.site->upstreams[0];
 	return x;
 }
 
@@ -245,7 +245,7 @@ static void without_room_it_is_sent_as_it_comes(void **state)
 	struct exchange *x = given(stage, LENGTH(6) "ab");
 
 	(void)state;
-	store_set_bounds(&stage->relay.node.store, 0, 0);
+	store_set_bounds(&stage->daemon.node.store, 0, 0);
 	if (gather_begin(x)) {
 		exchange_enter(x, EXCHANGE_HELD);
 		gather_run(x);

@@ -21,7 +21,7 @@ static const struct stage_conf internal = {
 
 static const struct conf_listener *internal_of(const struct stage *stage)
 {
-	const struct conf *conf = stage->relay.site->conf;
+	const struct conf *conf = stage->daemon.site->conf;
 
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		if (conf->listeners[i].is_internal)
@@ -125,15 +125,15 @@ static void with_another_secret_it_is_welcome_no_more(void **state)
 {
 	struct stage *stage = begin();
 	struct conf_secret *known =
-		(struct conf_secret *)(uintptr_t)&stage->relay.site->conf->fleet.secret;
+		(struct conf_secret *)(uintptr_t)&stage->daemon.site->conf->fleet.secret;
 	const struct conf_secret before = *known;
 
 	(void)state;
 	prove(stage);
-	stage->relay.site->serial++;
+	stage->daemon.site->serial++;
 	assert_has(ask(stage, FORWARDED), "\r\nSluice-Hop: unknown\r\n"); /* the same secret */
 	*known = (struct conf_secret){.at = "of others", .len = 9};
-	stage->relay.site->serial++;
+	stage->daemon.site->serial++;
 	const char *got = ask(stage, FORWARDED);
 	assert_has(got, "HTTP/1.1 421 ");
 	assert_has(got, "\r\nSluice-Hop: closing\r\n");
@@ -202,7 +202,7 @@ static void many_of_them_do_not_fill_the_log(void **state)
 		ask(stage, "Sluice-Hop: proof x\r\n");
 		assert_lacks(lines.text, "secret");
 	}
-	assert_true(stage->relay.node.failures.is_reported); /* the rest is counted if none come */
+	assert_true(stage->daemon.node.failures.is_reported); /* the rest is counted if none come */
 	stage_at(stage, LOG_PACE_MS);
 	ask(stage, "Sluice-Hop: proof x\r\n");
 	assert_has(lines.text, line);

@@ -250,7 +250,7 @@ static void the_route_sets_what_follows(void **state)
 			other ? 'b' : 'a', upgrade);
 		struct exchange *x = stage_ask(stage, request);
 		assert_string_equal(x->route->name, other ? "other" : "r");
-		assert_ptr_equal(x->upstream, stage->relay.site->upstreams[0]);
+		assert_ptr_equal(x->upstream, stage->daemon.site->upstreams[0]);
 		assert_int_equal(x->framing.upgrade, !other);
 		assert_int_equal(x->dialect == CONF_RATELIMIT_OFF, !other);
 		stage_end(stage);

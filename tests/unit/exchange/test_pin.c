@@ -27,7 +27,7 @@ static bool look_at(void *ctx, const void *pin)
 static unsigned count_parked(struct stage *stage)
 {
 	parked = 0;
-	queue_sweep_pins(stage->relay.node.queue, look_at, NULL);
+	queue_sweep_pins(stage->daemon.node.queue, look_at, NULL);
 	return parked;
 }
 
@@ -85,7 +85,7 @@ static void one_whose_server_is_disabled_is_closed(void **state)
 {
 	const struct stage_conf two = {.upstream = "server = 127.0.0.1:3", .route = AFFINITY};
 	struct stage *stage = stage_begin(&two);
-	struct server *servers = stage->relay.site->upstreams[0]->servers;
+	struct server *servers = stage->daemon.site->upstreams[0]->servers;
 
 	(void)state;
 	serve(stage, 0, KEYED("a"));
@@ -111,7 +111,7 @@ static void one_whose_server_is_left_out_is_closed(void **state)
 	(void)state;
 	for (unsigned others = 0; others < 2; others++) {
 		struct stage *stage = stage_begin(&confs[others]);
-		struct server *servers = stage->relay.site->upstreams[0]->servers;
+		struct server *servers = stage->daemon.site->upstreams[0]->servers;
 		serve(stage, 0, KEYED("a"));
 		unsigned first = strcmp(stage->servers[0].address, "127.0.0.1:2") == 0 ? 0 : 1;
 		server_failed(&servers[first], "test", STAGE_START_MS);
@@ -129,7 +129,7 @@ static void one_whose_server_is_full_waits_for_its_place(void **state)
 			"server = 127.0.0.1:5\n[route full]\nupstream = v\n" AFFINITY,
 		.route = "path = /r/"};
 	struct stage *stage = stage_begin(&full);
-	struct server *servers = stage->relay.site->upstreams[1]->servers;
+	struct server *servers = stage->daemon.site->upstreams[1]->servers;
 
 	(void)state;
 	server_set_mode(&servers[1], SERVER_DISABLED);
@@ -166,7 +166,7 @@ static void one_of_another_upstream_is_closed(void **state)
 	struct exchange *x = stage_ask(stage, KEYED("a"));
 	assert_int_equal(x->state, EXCHANGE_QUEUED);
 	struct upstream *own = x->upstream;
-	x->upstream = stage->relay.site->upstreams[1];
+	x->upstream = stage->daemon.site->upstreams[1];
 	assert_int_equal(pin_take(x, NULL, &full), PIN_NONE);
 	assert_null(x->connection);
 	assert_int_equal(count_parked(stage), 0);
@@ -209,16 +209,16 @@ static void whose_site_it_is_of(void **state)
 	(void)state;
 	serve(stage, 0, KEYED("a"));
 	assert_int_equal(count_parked(stage), 1);
-	assert_true(pin_is_of_site(stage->relay.site, last_parked));
+	assert_true(pin_is_of_site(stage->daemon.site, last_parked));
 	assert_false(pin_is_of_site(NULL, last_parked));
 	const struct conf no_upstreams = {.upstream_count = 0};
 	struct site other = {.conf = &no_upstreams};
 	assert_false(pin_is_of_site(&other, last_parked));
 	/* A sweep closes those of no site, and gives back what they counted. */
-	queue_sweep_pins(stage->relay.node.queue, pin_is_of_site, stage->relay.site);
+	queue_sweep_pins(stage->daemon.node.queue, pin_is_of_site, stage->daemon.site);
 	assert_int_equal(count_parked(stage), 1);
 	assert_int_equal(flight_server(stage)->connections, 1);
-	queue_sweep_pins(stage->relay.node.queue, pin_is_of_site, NULL);
+	queue_sweep_pins(stage->daemon.node.queue, pin_is_of_site, NULL);
 	assert_int_equal(flight_server(stage)->connections, 0);
 	assert_int_equal(count_parked(stage), 0);
 	char byte;

@@ -58,17 +58,17 @@ static void in_a_drain_it_is_not_ready(void **state)
 	bool is_probe;
 
 	(void)state;
-	atomic_store(&stage->relay.node.stopping, true);
+	atomic_store(&stage->daemon.node.stopping, true);
 	assert_int_equal(status_of(stage, "GET /readyz", &is_probe), 503);
 	assert_has(lines.text, "outcome=\"draining\"");
 	assert_int_equal(status_of(stage, "GET /healthz", &is_probe), 200);
 	assert_has(lines.text, "outcome=\"probe\"");
-	atomic_store(&stage->relay.node.stopping, false);
+	atomic_store(&stage->daemon.node.stopping, false);
 	assert_int_equal(status_of(stage, "GET /readyz", &is_probe), 200);
-	atomic_store(&stage->relay.listening.deaf, 1);
+	atomic_store(&stage->daemon.listening.deaf, 1);
 	assert_int_equal(status_of(stage, "GET /readyz", &is_probe), 503);
 	assert_has(lines.text, "outcome=\"not listening\"");
-	atomic_store(&stage->relay.listening.deaf, 0);
+	atomic_store(&stage->daemon.listening.deaf, 0);
 	stage_end(stage);
 }
 

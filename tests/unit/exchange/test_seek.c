@@ -157,7 +157,7 @@ static void one_that_is_followed_ends_with_the_ownership(void **state)
 	exchange_client_gone(x);
 	assert_ptr_equal(stage->worker->orphans, x);
 	owner_session_become(x->owner.use.session, OWNER_SIDE_NOBODY, NULL, 0);
-	owners_look_at_uses(stage->relay.node.owners, stage->worker);
+	owners_look_at_uses(stage->daemon.node.owners, stage->worker);
 	assert_null(stage->worker->orphans);
 	end(stage);
 }
@@ -346,7 +346,7 @@ static void a_new_one_that_has_no_room_is_answered(void **state)
 	struct stage *stage = begin(&forwards);
 
 	(void)state;
-	owners_set_self(stage->relay.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 0);
+	owners_set_self(stage->daemon.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 0);
 	stage_ask(stage, GET);
 	const char *got = stage_client_got(stage);
 	assert_has(got, "HTTP/1.1 503 ");

@@ -115,7 +115,7 @@ static const struct stage_conf delaying = {.route = "limits = slow",
 
 static void pass_throttle_time(struct stage *stage, uint64_t ms)
 {
-	stage->relay.node.anchor.offset_ns += ms * CLOCK_NS_PER_MS;
+	stage->daemon.node.anchor.offset_ns += ms * CLOCK_NS_PER_MS;
 }
 
 static void it_waits_until_its_limit_admits_it(void **state)
@@ -136,7 +136,7 @@ static void it_waits_until_its_limit_admits_it(void **state)
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	assert_int_equal(x->gate.verdict.outcome, GATE_ADMIT);
 	uint64_t slots[STATS_LIMIT_SLOTS];
-	stats_sum(stage->relay.node.stats, STATS_LIMIT, stage->relay.site->rows.limits[0], slots);
+	stats_sum(stage->daemon.node.stats, STATS_LIMIT, stage->daemon.site->rows.limits[0], slots);
 	assert_int_equal(slots[STATS_LIMIT_VERDICT + STATS_LIMIT_DELAYED], 1); /* once */
 	assert_false(x->turn.aside);
 	stage_end(stage);

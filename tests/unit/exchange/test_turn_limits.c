@@ -100,7 +100,7 @@ static void the_hash_of_a_key(void **state)
 {
 	struct stage *stage =
 		stage_begin(&(struct stage_conf){.upstream = "balance = hash\nhash_key = path"});
-	const struct conf_key *key = stage->relay.site->conf->upstreams[0].hash_key;
+	const struct conf_key *key = stage->daemon.site->conf->upstreams[0].hash_key;
 	struct exchange *a = stage_ask(stage, GET_OF("/a", "")),
 			*b = stage_ask(stage, GET_OF("/b", "")),
 			*again = stage_ask(stage, GET_OF("/a", ""));

@@ -215,7 +215,7 @@ static void what_the_queue_says_of_one_that_waits(void **state)
 		struct exchange *first = stage_ask(stage, GET), *x = stage_other_asks(stage, GET);
 		unsigned advanced = stage->other.advanced;
 		queue_close_all(
-			stage->relay.node.queue, rows[i].closes, worker_now_ns(stage->worker));
+			stage->daemon.node.queue, rows[i].closes, worker_now_ns(stage->worker));
 		stage_turn(stage);
 		assert_string_equal(x->outcome, rows[i].outcome);
 		assert_true(stage->other.advanced > advanced); /* its connection continues */

@@ -23,7 +23,7 @@
 
 static void pass(struct stage *stage, uint64_t ms)
 {
-	stage->relay.node.anchor.offset_ns += ms * CLOCK_NS_PER_MS;
+	stage->daemon.node.anchor.offset_ns += ms * CLOCK_NS_PER_MS;
 	stage_at(stage, worker_now_ms(stage->worker) - STAGE_START_MS + ms);
 }
 
@@ -31,7 +31,7 @@ static uint64_t limit_count(const struct stage *stage, enum stats_limit_verdict 
 {
 	uint64_t slots[STATS_LIMIT_SLOTS];
 
-	stats_sum(stage->relay.node.stats, STATS_LIMIT, stage->relay.site->rows.limits[0], slots);
+	stats_sum(stage->daemon.node.stats, STATS_LIMIT, stage->daemon.site->rows.limits[0], slots);
 	return slots[STATS_LIMIT_VERDICT + verdict];
 }
 
@@ -169,7 +169,7 @@ static void it_is_charged_when_a_connection_is_free(void **state)
 	struct exchange *x, *other;
 
 	(void)state;
-	atomic_store(&stage->relay.site->upstreams[0]->servers[0].state->max_connections, 1);
+	atomic_store(&stage->daemon.site->upstreams[0]->servers[0].state->max_connections, 1);
 	x = stage_ask(stage, POST);
 	pass(stage, 10100);
 	other = stage_other_asks(stage, POST);

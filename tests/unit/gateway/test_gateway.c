@@ -225,13 +225,13 @@ static void no_room_for_an_answer(void **state)
 	(void)state;
 	begin();
 	fall_behind();
-	atomic_store(&o.stage->relay.node.sends.most, 1);
+	atomic_store(&o.stage->daemon.node.sends.most, 1);
 	answer("TEXT 1\r\nx\r\n");
 	assert_true(o.socket->closing.begun && !socket_has_ended(o.socket));
 	assert_int_equal(o.socket->closing.client_code, CLOSE_TRY_AGAIN);
 	assert_int_equal(opened_count(&o, STATS_SOCKETS_SLOW), 1);
 	assert_int_equal(opened_count(&o, STATS_SENDS + STATS_SEND_DROPPED), 1);
-	atomic_store(&o.stage->relay.node.sends.most, 0);
+	atomic_store(&o.stage->daemon.node.sends.most, 0);
 	end();
 }
 

@@ -90,7 +90,7 @@ static void keep_alive_interval(void **state)
 /* All memory for answers is in use. */
 static void fill_memory(void)
 {
-	struct spool_store *store = &o.stage->relay.node.store;
+	struct spool_store *store = &o.stage->daemon.node.store;
 
 	atomic_fetch_add(&store->uses[SPOOL_GATEWAY].memory, store->gateway_max);
 	atomic_fetch_add(&store->memory, store->memory_max);
@@ -98,7 +98,7 @@ static void fill_memory(void)
 
 static void free_memory(void)
 {
-	struct spool_store *store = &o.stage->relay.node.store;
+	struct spool_store *store = &o.stage->daemon.node.store;
 
 	atomic_fetch_sub(&store->uses[SPOOL_GATEWAY].memory, store->gateway_max);
 	atomic_fetch_sub(&store->memory, store->memory_max);

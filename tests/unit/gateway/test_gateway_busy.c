@@ -249,7 +249,7 @@ static void what_waits_is_counted(void **state)
 {
 	(void)state;
 	begin();
-	_Atomic uint64_t *held = &o.stage->relay.node.unfinished.bytes;
+	_Atomic uint64_t *held = &o.stage->daemon.node.unfinished.bytes;
 	say("first");
 	assert_int_equal(atomic_load(held), 5);
 	say("behind it");
@@ -273,9 +273,9 @@ static void one_too_many_that_waits_is_given_up(void **state)
 	memset(text, 'x', sizeof(text) - 1);
 	begin();
 	say("first");
-	atomic_store(&o.stage->relay.node.unfinished.most, 10);
+	atomic_store(&o.stage->daemon.node.unfinished.most, 10);
 	say(text);
-	assert_int_equal(atomic_load(&o.stage->relay.node.unfinished.bytes), 5);
+	assert_int_equal(atomic_load(&o.stage->daemon.node.unfinished.bytes), 5);
 	assert_int_equal(o.socket->gateway->waiting, 1);
 	assert_has(opened_to_client(&o), "close(1013 too many unfinished messages) ");
 	end();

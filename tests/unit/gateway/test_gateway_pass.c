@@ -241,7 +241,8 @@ static void it_is_aborted(void **state)
 {
 	(void)state;
 	begin_to_pass("", "");
-	queue_close_all(o.stage->relay.node.queue, SESSION_ABORTED, worker_now_ns(o.stage->worker));
+	queue_close_all(
+		o.stage->daemon.node.queue, SESSION_ABORTED, worker_now_ns(o.stage->worker));
 	opened_turn(&o);
 	opened_turn(&o);
 	assert_null(o.stage->worker->passages);

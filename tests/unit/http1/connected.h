@@ -35,7 +35,7 @@ static inline struct downstream *connected_accept(
 	struct stream_export export = stream_export(&stream);
 	stage->listener.connections++;
 	stage->bound.connections++;
-	stage->relay.listening.descriptors.connections++;
+	stage->daemon.listening.descriptors.connections++;
 	downstream_accept(stage->worker, &stage->listener, &export, (const struct sockaddr *)&peer,
 		sizeof(peer));
 	return stage->worker->downstreams;
@@ -57,7 +57,7 @@ static inline void connected_end(struct connected *c)
 	while (c->stage->worker->passages)
 		passage_end(c->stage->worker->passages, "the end");
 	stage_turn(c->stage);
-	assert_int_equal(c->stage->relay.node.clients, 0);
+	assert_int_equal(c->stage->daemon.node.clients, 0);
 	assert_int_equal(c->stage->listener.connections, 0);
 	assert_int_equal(c->stage->listener.lingering, 0);
 	memory_peer_close(c->wire);

@@ -23,7 +23,7 @@ static void what_is_known_of_it(void **state)
 	(void)state;
 	connected_open(&c, &plain);
 	assert_true(slice_equal(forwarded_peer_text(&c.downstream->peer), SLICE("192.0.2.1")));
-	assert_int_equal(c.stage->relay.node.clients, 1);
+	assert_int_equal(c.stage->daemon.node.clients, 1);
 	assert_int_equal(stage_count(c.stage, STATS_CONNECTIONS), 1);
 	assert_int_equal(c.downstream->state, DOWNSTREAM_OPEN);
 	assert_false(c.downstream->peer.trusted);
@@ -44,7 +44,7 @@ static void several_close_in_any_order(void **state)
 		for (unsigned i = 0; i < 3; i++) {
 			downstream_close(at[orders[o][i]], "test");
 			downstream_close(at[orders[o][i]], "again"); /* nothing more */
-			assert_int_equal(stage->relay.node.clients, 2 - i);
+			assert_int_equal(stage->daemon.node.clients, 2 - i);
 			assert_int_equal(stage->listener.connections, 2 - i);
 			unsigned left = 0;
 			for (struct downstream *d = stage->worker->downstreams; d; d = d->next)
@@ -72,10 +72,10 @@ static void a_peer_is_judged_again_under_a_new_site(void **state)
 	c.stage->listener.conf = &after;
 	downstream_judge_peer(c.downstream);
 	assert_false(c.downstream->peer.trusted); /* the same site */
-	c.stage->relay.site->serial++;
+	c.stage->daemon.site->serial++;
 	downstream_judge_peer(c.downstream);
 	assert_true(c.downstream->peer.trusted);
-	assert_int_equal(c.downstream->judged_by, c.stage->relay.site->serial);
+	assert_int_equal(c.downstream->judged_by, c.stage->daemon.site->serial);
 	c.stage->listener.conf = before;
 	connected_end(&c);
 }

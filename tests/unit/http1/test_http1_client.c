@@ -143,7 +143,7 @@ static void bytes_of_a_tunnel_pass_both_ways(void **state)
 	connected_answer(&c, 0, SWITCH "down");
 	assert_false(connected_is_open(&c)); /* it continues as a passage */
 	assert_non_null(c.stage->worker->passages);
-	assert_int_equal(c.stage->relay.node.clients, 1);
+	assert_int_equal(c.stage->daemon.node.clients, 1);
 	assert_int_equal(c.stage->listener.connections, 1);
 	const char *got = connected_got(&c);
 	assert_has(got, "HTTP/1.1 101 Go\r\n");

@@ -191,7 +191,7 @@ static void of_which_bound(void **state)
 	stage_at(crowd.stage, 1000);
 	struct worker *worker = crowd.stage->worker;
 	assert_null(idle_find(worker, &other));
-	assert_ptr_equal(idle_find(worker, &crowd.stage->relay.listening.descriptors), &d->idle);
+	assert_ptr_equal(idle_find(worker, &crowd.stage->daemon.listening.descriptors), &d->idle);
 	worker->listeners = NULL;
 	assert_null(find(&crowd));
 	worker->listeners = &crowd.stage->listener;

@@ -60,7 +60,7 @@ static const struct stage_conf internal = {
 static void internal_begin(struct connected *c)
 {
 	*c = (struct connected){.stage = stage_begin(&internal)};
-	const struct conf *conf = c->stage->relay.site->conf;
+	const struct conf *conf = c->stage->daemon.site->conf;
 
 	c->stage->listener.conf = &conf->listeners[conf->listener_count - 1];
 	assert_true(c->stage->listener.conf->is_internal);
@@ -89,7 +89,7 @@ static void one_that_has_is_idle_as_any(void **state)
 	c.downstream = connected_accept(c.stage, &c.wire, "192.0.2.1");
 	stage_turn(c.stage);
 	c.downstream->client.hop->state = HOP_PROVEN;
-	c.downstream->client.hop->proven_to = c.stage->relay.site->serial;
+	c.downstream->client.hop->proven_to = c.stage->daemon.site->serial;
 	connected_send(&c, NONE);
 	assert_has(connected_got(&c), "HTTP/1.1 421 ");
 	assert_int_equal(c.downstream->wait.deadline.at_ms, STAGE_START_MS + 75000);

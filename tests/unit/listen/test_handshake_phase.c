@@ -78,19 +78,19 @@ static void begin(struct world *w, const struct stage_conf *conf)
 		.listeners = w->listeners,
 		.workers = 1,
 		.bound = &w->bound};
-	w->stage->relay.listening.bindings = &w->binding;
-	pthread_mutex_init(&w->stage->relay.listening.lock, NULL);
+	w->stage->daemon.listening.bindings = &w->binding;
+	pthread_mutex_init(&w->stage->daemon.listening.lock, NULL);
 	listeners_update(w->worker, protocols);
 }
 
 static void end(struct world *w)
 {
-	w->stage->relay.listening.bindings = NULL;
+	w->stage->daemon.listening.bindings = NULL;
 	listeners_close(w->worker);
 	assert_null(w->worker->listeners);
 	assert_int_equal(w->bound.connections, 0);
-	assert_int_equal(w->stage->relay.listening.descriptors.connections, 0);
-	pthread_mutex_destroy(&w->stage->relay.listening.lock);
+	assert_int_equal(w->stage->daemon.listening.descriptors.connections, 0);
+	pthread_mutex_destroy(&w->stage->daemon.listening.lock);
 	stage_turn(w->stage);
 	stage_end(w->stage);
 }

@@ -75,8 +75,8 @@ static void begin(struct world *w, const struct stage_conf *conf)
 		.listeners = w->listeners,
 		.workers = 1,
 		.bound = &w->bound};
-	w->stage->relay.listening.bindings = &w->binding;
-	pthread_mutex_init(&w->stage->relay.listening.lock, NULL);
+	w->stage->daemon.listening.bindings = &w->binding;
+	pthread_mutex_init(&w->stage->daemon.listening.lock, NULL);
 	listeners_update(w->worker, protocols);
 	assert_ptr_equal(w->worker->listeners, w->listener);
 	assert_true(w->listener->acceptor.accepting);
@@ -85,15 +85,15 @@ static void begin(struct world *w, const struct stage_conf *conf)
 
 static void end(struct world *w)
 {
-	w->stage->relay.listening.bindings = NULL;
+	w->stage->daemon.listening.bindings = NULL;
 	while (w->worker->listeners && w->worker->listeners->connections > 0)
 		listener_connection_closed(w->worker->listeners);
 	listeners_close(w->worker);
 	assert_null(w->worker->listeners);
 	assert_int_equal(w->binding.holders, 0);
 	assert_int_equal(w->bound.connections, 0);
-	assert_int_equal(w->stage->relay.listening.descriptors.connections, 0);
-	pthread_mutex_destroy(&w->stage->relay.listening.lock);
+	assert_int_equal(w->stage->daemon.listening.descriptors.connections, 0);
+	pthread_mutex_destroy(&w->stage->daemon.listening.lock);
 	stage_end(w->stage);
 }
 
@@ -121,10 +121,10 @@ static void all_who_come_are_accepted(void **state)
 	assert_int_equal(taken, 3);
 	assert_int_equal(w.listener->connections, 3);
 	assert_int_equal(w.bound.connections, 3);
-	assert_int_equal(w.stage->relay.listening.descriptors.connections, 3);
+	assert_int_equal(w.stage->daemon.listening.descriptors.connections, 3);
 	listener_connection_closed(w.listener);
 	assert_int_equal(w.bound.connections, 2);
-	w.stage->relay.listening.clients_max = 1000;
+	w.stage->daemon.listening.clients_max = 1000;
 	come(&w, 100); /* others get their turn in between */
 	assert_int_equal(taken, 3 + 64);
 	come(&w, fake.waiting);
@@ -140,7 +140,7 @@ static void a_second_look_opens_none(void **state)
 	(void)state;
 	begin(&w, &conf);
 	const struct conf_listener *before = w.listener->conf;
-	assert_ptr_equal(before, &w.stage->relay.site->conf->listeners[0]);
+	assert_ptr_equal(before, &w.stage->daemon.site->conf->listeners[0]);
 	listeners_update(w.worker, protocols);
 	assert_ptr_equal(w.worker->listeners, w.listener);
 	assert_null(w.listener->next);
@@ -183,7 +183,7 @@ static void no_more_than_max_connections(void **state)
 	assert_false(w.listener->acceptor.accepting);
 	assert_true(w.bound.waiting);
 	assert_int_equal(w.bound.connections, 2);
-	assert_int_equal(w.stage->relay.listening.descriptors.connections, 2);
+	assert_int_equal(w.stage->daemon.listening.descriptors.connections, 2);
 	/* Nothing is idle: it looks again after a while. */
 	assert_int_equal(w.listener->again.at_ms, STAGE_START_MS + 100);
 	stage_pass(w.stage, &w.listener->again);
@@ -258,8 +258,8 @@ static void no_more_than_there_are_descriptors(void **state)
 
 	(void)state;
 	begin(&w, &plain);
-	w.stage->relay.listening.clients_max = 1;
-	w.stage->relay.listening.descriptor_limit = 50;
+	w.stage->daemon.listening.clients_max = 1;
+	w.stage->daemon.listening.descriptor_limit = 50;
 	come(&w, 2);
 	come(&w, 1);
 	assert_int_equal(taken, 1);
@@ -300,7 +300,7 @@ static void what_accept_fails_with(void **state)
 		assert_int_equal(w.bound.connections, 0);
 		assert_int_equal(strstr(lines.text, "listener l: ") != NULL, rows[i].has_line);
 		assert_int_equal(w.listener->acceptor.accepting, !rows[i].stops);
-		assert_int_equal(atomic_load(&w.stage->relay.listening.deaf), rows[i].stops);
+		assert_int_equal(atomic_load(&w.stage->daemon.listening.deaf), rows[i].stops);
 		fake.error = 0;
 		if (rows[i].stops) {
 			assert_int_equal(w.listener->retry.at_ms, STAGE_START_MS + 500);
@@ -308,7 +308,7 @@ static void what_accept_fails_with(void **state)
 			assert_false(w.listener->acceptor.accepting);
 			stage_pass(w.stage, &w.listener->retry);
 		}
-		assert_int_equal(atomic_load(&w.stage->relay.listening.deaf), 0);
+		assert_int_equal(atomic_load(&w.stage->daemon.listening.deaf), 0);
 		come(&w, 1);
 		assert_int_equal(taken, 1);
 		end(&w);
@@ -323,7 +323,7 @@ static void deaf_ones_try_again(void **state)
 
 	(void)state;
 	begin(&w, &plain);
-	deaf = &w.stage->relay.listening.deaf;
+	deaf = &w.stage->daemon.listening.deaf;
 	fake.error = ENOBUFS;
 	come(&w, 1);
 	fake.error = 0;
@@ -354,9 +354,9 @@ static void deaf_ones_may_close(void **state)
 	fake.error = ENOBUFS;
 	come(&w, 1);
 	fake.error = 0;
-	assert_int_equal(atomic_load(&w.stage->relay.listening.deaf), 1);
+	assert_int_equal(atomic_load(&w.stage->daemon.listening.deaf), 1);
 	listeners_close(w.worker);
-	assert_int_equal(atomic_load(&w.stage->relay.listening.deaf), 0);
+	assert_int_equal(atomic_load(&w.stage->daemon.listening.deaf), 0);
 	end(&w);
 }
 
@@ -542,7 +542,7 @@ static void workers_that_wait_for_the_last_client_are_woken(void **state)
 	struct worker *other = w.stage->workers[1];
 	is_woken(other);
 	come(&w, 1);
-	atomic_store(&w.stage->relay.node.clients, 1);
+	atomic_store(&w.stage->daemon.node.clients, 1);
 	other->draining = true;
 	listener_client_gone(
 		w.listener); /* the other one waits for this, and we do not drain yet */
@@ -550,7 +550,7 @@ static void workers_that_wait_for_the_last_client_are_woken(void **state)
 	w.worker->draining = true;
 	listeners_retire(w.worker);
 	assert_true(is_woken(other));
-	atomic_store(&w.stage->relay.node.clients, 1);
+	atomic_store(&w.stage->daemon.node.clients, 1);
 	listeners_retire(w.worker);
 	assert_false(is_woken(other));
 	come(&w, 1);
@@ -615,7 +615,7 @@ static void in_a_drain_none_is_opened(void **state)
 	come(&w, 2);
 	listeners_free(w.worker); /* with connections that nobody closed */
 	assert_null(w.worker->listeners);
-	w.bound.connections = w.stage->relay.listening.descriptors.connections = 0;
+	w.bound.connections = w.stage->daemon.listening.descriptors.connections = 0;
 	end(&w);
 }
 

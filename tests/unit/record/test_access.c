@@ -20,9 +20,9 @@ static const char *line_of(struct exchange *x)
 
 static const char *json_of(struct stage *stage, struct exchange *x)
 {
-	stage->relay.node.log = (struct log *)stage; /* there is one, which nobody looks into */
+	stage->daemon.node.log = (struct log *)stage; /* there is one, which nobody looks into */
 	const char *line = line_of(x);
-	stage->relay.node.log = NULL;
+	stage->daemon.node.log = NULL;
 	assert_int_equal(line[0], '{');
 	return line;
 }

@@ -18,7 +18,7 @@ static uint64_t route_count(const struct stage *stage, unsigned slot)
 {
 	uint64_t slots[STATS_ROUTE_SLOTS];
 
-	stats_sum(stage->relay.node.stats, STATS_ROUTE, stage->relay.site->rows.routes[0], slots);
+	stats_sum(stage->daemon.node.stats, STATS_ROUTE, stage->daemon.site->rows.routes[0], slots);
 	return slots[slot];
 }
 
@@ -31,8 +31,8 @@ static uint64_t limit_count(const struct stage *stage, unsigned limit, unsigned 
 {
 	uint64_t slots[STATS_LIMIT_SLOTS];
 
-	stats_sum(
-		stage->relay.node.stats, STATS_LIMIT, stage->relay.site->rows.limits[limit], slots);
+	stats_sum(stage->daemon.node.stats, STATS_LIMIT, stage->daemon.site->rows.limits[limit],
+		slots);
 	return slots[STATS_LIMIT_VERDICT + verdict];
 }
 
@@ -40,7 +40,7 @@ static uint64_t upstream_count(const struct stage *stage, unsigned slot)
 {
 	uint64_t slots[STATS_UPSTREAM_SLOTS];
 
-	stats_sum(stage->relay.node.stats, STATS_UPSTREAM, stage->relay.site->rows.upstreams[0],
+	stats_sum(stage->daemon.node.stats, STATS_UPSTREAM, stage->daemon.site->rows.upstreams[0],
 		slots);
 	return slots[slot];
 }
@@ -130,7 +130,7 @@ static void one_without_a_limit_and_one_without_a_route(void **state)
 	flight_answer(stage, flight_begin(stage, "GET /a/ HTTP/1.1\r\nHost: h\r\n\r\n"), OK3);
 	assert_int_equal(route_count(stage, requests(2, STATS_UNLIMITED)), 1);
 	stage_ask(stage, GET);
-	stats_sum(stage->relay.node.stats, STATS_ROUTE, 0, other);
+	stats_sum(stage->daemon.node.stats, STATS_ROUTE, 0, other);
 	assert_int_equal(other[requests(4, STATS_UNLIMITED)], 1);
 	assert_has(lines.text, " 404 ");
 	assert_has(lines.text, " route=- caller=- limit=- verdict=- ");
@@ -181,9 +181,9 @@ static void a_line_in_json(void **state)
 	struct exchange *x = flight_begin(stage, ASKED);
 
 	(void)state;
-	stage->relay.node.log = (struct log *)stage; /* there is one, which nobody looks into */
+	stage->daemon.node.log = (struct log *)stage; /* there is one, which nobody looks into */
 	flight_answer(stage, x, OK3);
-	stage->relay.node.log = NULL;
+	stage->daemon.node.log = NULL;
 	assert_has(lines.text, "\"client\":\"192.0.2.1\",\"method\":\"GET\","
 			       "\"scheme\":\"http\",\"host\":\"h\",");
 	assert_has(lines.text, "\"target\":\"/a?x=1\",\"status\":200,\"request_bytes\":0,"

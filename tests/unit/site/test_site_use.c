@@ -12,9 +12,9 @@ static const struct stage_conf plain = {0};
 /* Another site, by the same configuration. The test's hold on it. */
 static struct site *another(struct stage *stage)
 {
-	struct relay *relay = &stage->relay;
-	struct site *site = site_new(conf_hold(relay->site->conf), relay->site->serial + 1,
-		relay->states, relay->node.throttles, relay->roster, relay->node.stats, NULL);
+	struct daemon *daemon = &stage->daemon;
+	struct site *site = site_new(conf_hold(daemon->site->conf), daemon->site->serial + 1,
+		daemon->states, daemon->node.throttles, daemon->roster, daemon->node.stats, NULL);
 
 	assert_non_null(site);
 	site_commit(site);
@@ -29,7 +29,7 @@ static unsigned holders(const struct site *site)
 static void each_use_is_one_hold(void **state)
 {
 	struct stage *stage = stage_begin(&plain);
-	struct site *site = stage->relay.site;
+	struct site *site = stage->daemon.site;
 	const unsigned before = holders(site);
 
 	(void)state;
@@ -52,7 +52,7 @@ static void each_use_is_one_hold(void **state)
 static void exchanges_end_by_what_they_began_with(void **state)
 {
 	struct stage *stage = stage_begin(&plain);
-	struct site *old = stage->relay.site, *new = another(stage);
+	struct site *old = stage->daemon.site, *new = another(stage);
 	struct exchange *x = flight_begin(stage, GET);
 
 	(void)state;
@@ -64,7 +64,7 @@ static void exchanges_end_by_what_they_began_with(void **state)
 	assert_int_equal(holders(old), 2); /* the test's, and the exchange's */
 	flight_answer(stage, x, OK1);
 	assert_int_equal(holders(old), 1);
-	stage->relay.site = new;
+	stage->daemon.site = new;
 	site_release(old);
 	stage_end(stage);
 }
@@ -85,8 +85,8 @@ static void one_that_was_not_taken_is_freed(void **state)
 	/* And one that is posted when the worker ends. */
 	site_use_post(stage->worker, site_use_new(stage->worker, first));
 	assert_int_equal(holders(first), 2);
-	site_release(stage->relay.site);
-	stage->relay.site = second;
+	site_release(stage->daemon.site);
+	stage->daemon.site = second;
 	site_release(first);
 	stage_end(stage); /* no site holds its upstreams any more, or the states' end fails */
 }
@@ -101,13 +101,13 @@ static unsigned opened(struct stage *stage)
 static void idle_connections_outlive_a_site(void **state)
 {
 	struct stage *stage = stage_begin(&plain);
-	struct site *old = stage->relay.site, *new = another(stage);
+	struct site *old = stage->daemon.site, *new = another(stage);
 
 	(void)state;
 	assert_int_equal(opened(stage), 1);
 	site_use_post(stage->worker, site_use_new(stage->worker, new));
 	stage_turn(stage);
-	stage->relay.site = new;
+	stage->daemon.site = new;
 	site_release(old);
 	assert_int_equal(flight_idle(stage), 1);
 	stage_end(stage);
@@ -123,19 +123,19 @@ static void those_of_servers_that_are_gone_are_closed(void **state)
 	(void)state;
 	assert_int_equal(opened(stage), 1);
 	struct server_state *gone = server_state_hold(flight_server(stage));
-	struct relay *relay = &stage->relay;
+	struct daemon *daemon = &stage->daemon;
 	struct conf *conf = conf_parse(text, strlen(text), "t", NULL, &errors);
 	conf_errors_free(&errors);
-	struct site *old = relay->site;
-	struct site *new = site_new(conf, 2, relay->states, relay->node.throttles, relay->roster,
-		relay->node.stats, NULL);
+	struct site *old = daemon->site;
+	struct site *new = site_new(conf, 2, daemon->states, daemon->node.throttles, daemon->roster,
+		daemon->node.stats, NULL);
 	site_commit(new);
 	site_use_post(stage->worker, site_use_new(stage->worker, new));
 	assert_int_equal(gone->connections, 1);
 	stage_turn(stage);
 	assert_int_equal(gone->connections, 0);
 	assert_int_equal(pool_count(gone, stage->worker), 0);
-	relay->site = new;
+	daemon->site = new;
 	site_release(old);
 	server_state_release(gone);
 	stage->listener.conf = &new->conf->listeners[0];

@@ -62,7 +62,7 @@ static void the_server_with_most_loses_them(void **state)
 	begin(&conf);
 	servers = l.server;
 	keep_idle(3);
-	l.server = &l.stage->relay.site->upstreams[0]->servers[1];
+	l.server = &l.stage->daemon.site->upstreams[0]->servers[1];
 	keep_idle(1);
 	assert_true(spare_own(l.stage->worker));
 	assert_true(spare_own(l.stage->worker));

@@ -67,7 +67,7 @@ static void it_takes_over_what_the_exchange_had(void **state)
 	assert_int_equal(flight_server(stage)->streams, 1);
 	assert_int_equal(stage->worker->exchange_count, 1);
 	assert_int_equal(stage->listener.connections, 1);
-	queue_count(stage->relay.node.queue, &counts);
+	queue_count(stage->daemon.node.queue, &counts);
 	assert_int_equal(counts.detached, 1); /* it orders nothing any more */
 	assert_non_null(p->ticket.session);
 	assert_null(wait_check_passage(p));
@@ -326,7 +326,7 @@ static void a_reset_behind_what_is_not_read(void **state)
 
 static void abort_sessions(struct stage *stage)
 {
-	queue_close_all(stage->relay.node.queue, SESSION_ABORTED, worker_now_ns(stage->worker));
+	queue_close_all(stage->daemon.node.queue, SESSION_ABORTED, worker_now_ns(stage->worker));
 }
 
 static void its_session_is_aborted(void **state)
@@ -364,7 +364,7 @@ static uint64_t route_count(const struct stage *stage, unsigned slot)
 {
 	uint64_t slots[STATS_ROUTE_SLOTS];
 
-	stats_sum(stage->relay.node.stats, STATS_ROUTE, stage->relay.site->rows.routes[0], slots);
+	stats_sum(stage->daemon.node.stats, STATS_ROUTE, stage->daemon.site->rows.routes[0], slots);
 	return slots[slot];
 }
 
@@ -402,7 +402,7 @@ static void its_verdict_counts_at_once(void **state)
 	const unsigned admitted = STATS_REQUESTS + 1 * STATS_VERDICTS + STATS_ADMIT;
 
 	(void)state;
-	stats_sum(stage->relay.node.stats, STATS_LIMIT, stage->relay.site->rows.limits[0], slots);
+	stats_sum(stage->daemon.node.stats, STATS_LIMIT, stage->daemon.site->rows.limits[0], slots);
 	assert_int_equal(slots[STATS_LIMIT_VERDICT + STATS_LIMIT_ADMITTED], 1);
 	assert_int_equal(route_count(stage, admitted), 0);
 	assert_non_null(p->account.receipt); /* its place among those in flight */

@@ -82,10 +82,10 @@ static const struct server_events linked_events = {
 static inline void linked_begin(struct linked *linked, const struct stage_conf *conf)
 {
 	*linked = (struct linked){.stage = stage_begin(conf)};
-	linked->server = &linked->stage->relay.site->upstreams[0]->servers[0];
+	linked->server = &linked->stage->daemon.site->upstreams[0]->servers[0];
 	linked->calls = http1_server_calls;
 	linked->calls.fetch = linked_fetch;
-	for (unsigned i = 0; i < linked->stage->relay.node.worker_count; i++)
+	for (unsigned i = 0; i < linked->stage->daemon.node.worker_count; i++)
 		linked->stage->workers[i]->server_calls = &linked->calls;
 	linked_current = linked;
 }

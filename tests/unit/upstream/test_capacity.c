@@ -84,7 +84,7 @@ static void it_follows_the_servers_in_service(void **state)
 {
 	struct stage *stage = stage_begin(&bounded);
 	struct random random = random_begin("changes");
-	struct upstream *upstream = stage->relay.site->upstreams[1];
+	struct upstream *upstream = stage->daemon.site->upstreams[1];
 	struct model model = {0};
 	struct run_queue_counts counts;
 	uint64_t now_ms = STAGE_START_MS;
@@ -122,7 +122,7 @@ static void it_follows_the_servers_in_service(void **state)
 static void the_run_queue_learns_of_each_change(void **state)
 {
 	struct stage *stage = stage_begin(&bounded);
-	struct upstream *upstream = stage->relay.site->upstreams[1];
+	struct upstream *upstream = stage->daemon.site->upstreams[1];
 	struct server *first = &upstream->servers[0], *second = &upstream->servers[1];
 	struct run_queue_counts counts;
 

@@ -20,7 +20,7 @@ static struct server *pick(
 
 static struct upstream *second_of(struct stage *stage)
 {
-	return stage->relay.site->upstreams[1];
+	return stage->daemon.site->upstreams[1];
 }
 
 /* How many of so many requests each server gets, all of which stay there if `keep`. */
@@ -156,7 +156,7 @@ static void which_may_be_asked(void **state)
 	server_done(a);
 	server_done(a);
 	server_done(b);
-	struct server *alone = &stage->relay.site->upstreams[0]->servers[0];
+	struct server *alone = &stage->daemon.site->upstreams[0]->servers[0];
 	for (unsigned i = 0; i < 10; i++)
 		server_failed(alone, "test", now_ms);
 	assert_true(server_may_serve(alone, now_ms)); /* there is no other */
@@ -246,7 +246,7 @@ static void one_that_is_not_committed(void **state)
 	server.max_connections = 9;
 	description.servers = &server;
 	description.pace.amount = 7;
-	struct upstream *next = upstream_new(stage->relay.states, &description);
+	struct upstream *next = upstream_new(stage->daemon.states, &description);
 	assert_non_null(next);
 	assert_ptr_equal(next->state, first->state); /* what is known of it continues */
 	assert_ptr_equal(next->servers[0].state, first->servers[0].state);
@@ -256,7 +256,7 @@ static void one_that_is_not_committed(void **state)
 	assert_null(upstream_server_of(next, flight_server(stage)));
 	upstream_free(next);
 	assert_int_equal(first->servers[0].state->max_connections, 5);
-	next = upstream_new(stage->relay.states, &description);
+	next = upstream_new(stage->daemon.states, &description);
 	upstream_commit(next);
 	assert_null(next->pace_change);
 	assert_int_equal(first->servers[0].state->max_connections, 9);
@@ -272,14 +272,14 @@ static void servers_of_one_address(void **state)
 {
 	const struct stage_conf conf = {0};
 	struct stage *stage = stage_begin(&conf);
-	struct upstream *first = stage->relay.site->upstreams[0];
+	struct upstream *first = stage->daemon.site->upstreams[0];
 	struct conf_server servers[2] = {first->conf->servers[0], first->conf->servers[0]};
 	struct conf_upstream description = *first->conf;
 
 	(void)state;
 	description.servers = servers;
 	description.server_count = 2;
-	struct upstream *next = upstream_new(stage->relay.states, &description);
+	struct upstream *next = upstream_new(stage->daemon.states, &description);
 	assert_non_null(next);
 	assert_ptr_equal(next->servers[0].state, first->servers[0].state);
 	assert_ptr_not_equal(next->servers[1].state, first->servers[0].state);

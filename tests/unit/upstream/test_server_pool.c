@@ -21,7 +21,7 @@ static const struct stage_conf with_places = {.two_workers = true,
 static void begin_bounded(struct linked *l)
 {
 	linked_begin(l, &bounded);
-	l->server = &l->stage->relay.site->upstreams[1]->servers[0];
+	l->server = &l->stage->daemon.site->upstreams[1]->servers[0];
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -322,7 +322,7 @@ static void each_waits_for_its_servers(void **state)
 	(void)state;
 	begin_bounded(&l);
 	gone_on_count = 0;
-	struct server *other = &l.stage->relay.site->upstreams[1]->servers[1];
+	struct server *other = &l.stage->daemon.site->upstreams[1]->servers[1];
 	struct server_connection *a = linked_get(&l), *b = linked_get(&l);
 	l.server = other;
 	struct server_connection *c = linked_get(&l);
@@ -422,7 +422,7 @@ static void those_that_are_shared_wake_as_many(void **state)
 static void begin_with_places(struct linked *l)
 {
 	linked_begin(l, &with_places);
-	l->server = &l->stage->relay.site->upstreams[1]->servers[0];
+	l->server = &l->stage->daemon.site->upstreams[1]->servers[0];
 	gone_on_count = 0;
 }
 

@@ -289,7 +289,7 @@ static inline uint64_t opened_count(struct opened *o, unsigned slot)
 {
 	uint64_t slots[STATS_ROUTE_SLOTS];
 
-	stats_sum(o->stage->relay.node.stats, STATS_ROUTE, o->stage->relay.site->rows.routes[0],
+	stats_sum(o->stage->daemon.node.stats, STATS_ROUTE, o->stage->daemon.site->rows.routes[0],
 		slots);
 	return slots[slot];
 }

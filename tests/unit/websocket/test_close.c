@@ -157,8 +157,8 @@ static uint64_t upstream_failures(void)
 {
 	uint64_t slots[STATS_UPSTREAM_SLOTS];
 
-	stats_sum(o.stage->relay.node.stats, STATS_UPSTREAM, o.stage->relay.site->rows.upstreams[0],
-		slots);
+	stats_sum(o.stage->daemon.node.stats, STATS_UPSTREAM,
+		o.stage->daemon.site->rows.upstreams[0], slots);
 	return slots[STATS_UPSTREAM_FAILURES];
 }
 
@@ -410,7 +410,7 @@ static void a_session_that_ends_finishes_its_sockets(void **state)
 	opened_begin(&o, &conf);
 	key = (struct session_key){
 		{o.passage->request->session.hi, o.passage->request->session.lo}};
-	assert_int_equal(queue_close_session(o.stage->relay.node.queue, key, SESSION_DRAINING,
+	assert_int_equal(queue_close_session(o.stage->daemon.node.queue, key, SESSION_DRAINING,
 				 worker_now_ns(o.stage->worker)),
 		SESSION_DRAINING);
 	loop_finish_turn(&o.stage->worker->loop);
@@ -431,7 +431,8 @@ static void a_message_is_faster_than_the_end_of_its_session(void **state)
 	(void)state;
 	opened_begin(&o, &conf);
 	opened_client(&o, FRAME_TEXT, "first");
-	queue_close_all(o.stage->relay.node.queue, SESSION_CLOSING, worker_now_ns(o.stage->worker));
+	queue_close_all(
+		o.stage->daemon.node.queue, SESSION_CLOSING, worker_now_ns(o.stage->worker));
 	assert_int_equal(memory_peer_send(o.client.wire, "\x81\x81\0\0\0\0x", 7), 7);
 	socket_run(o.socket);
 	assert_int_equal(o.socket->received.messages, 2);

@@ -9,7 +9,7 @@ static char payload[50000];
 
 static struct node_unfinished *unfinished(void)
 {
-	return &o.stage->relay.node.unfinished;
+	return &o.stage->daemon.node.unfinished;
 }
 
 static uint64_t held(void)

@@ -41,7 +41,7 @@ static inline void flight_server_ends(struct stage *stage, struct exchange *x)
 
 static inline struct server_state *flight_server(struct stage *stage)
 {
-	return stage->relay.site->upstreams[0]->servers[0].state;
+	return stage->daemon.site->upstreams[0]->servers[0].state;
 }
 
 /* How many connections wait for their next request. */

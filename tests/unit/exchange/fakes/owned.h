@@ -54,7 +54,7 @@ static const struct owner_store store = {ask};
 
 static inline void answer(struct stage *stage, struct owner_answer with)
 {
-	owners_answer(stage->relay.node.owners, stage->worker, asked.session, asked.verb, &with);
+	owners_answer(stage->daemon.node.owners, stage->worker, asked.session, asked.verb, &with);
 	stage_turn(stage);
 }
 
@@ -76,18 +76,18 @@ static inline struct stage *begin(const struct stage_conf *conf)
 
 	memset(&asked, 0, sizeof(asked));
 	current = NULL;
-	stage->relay.node.owners = owners_new(&store, stage->relay.states);
-	assert_non_null(stage->relay.node.owners);
+	stage->daemon.node.owners = owners_new(&store, stage->daemon.states);
+	assert_non_null(stage->daemon.node.owners);
 	current = stage;
-	owners_set_self(stage->relay.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 100);
+	owners_set_self(stage->daemon.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 100);
 	return stage;
 }
 
 static inline void end(struct stage *stage)
 {
 	stage_forget(stage);
-	owners_free(stage->relay.node.owners);
-	stage->relay.node.owners = NULL;
+	owners_free(stage->daemon.node.owners);
+	stage->daemon.node.owners = NULL;
 	current = NULL;
 	stage_end(stage);
 }
@@ -95,7 +95,7 @@ static inline void end(struct stage *stage)
 /* The lease ends, and the store does not answer. */
 static inline void lapse(struct stage *stage)
 {
-	struct owners *owners = stage->relay.node.owners;
+	struct owners *owners = stage->daemon.node.owners;
 
 	asked.is_away = true;
 	stage_at(stage, LEASE_MS);
@@ -108,7 +108,7 @@ static inline void lapse(struct stage *stage)
 /* The store says, when the lease is to be renewed, that another has it. */
 static inline void hear_of_another(struct stage *stage)
 {
-	struct owners *owners = stage->relay.node.owners;
+	struct owners *owners = stage->daemon.node.owners;
 
 	stage_at(stage, LEASE_MS / 2);
 	owners_sweep(owners, stage->worker);

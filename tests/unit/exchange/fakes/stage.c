@@ -165,10 +165,10 @@ static void leave(struct client *client, struct client_rest *rest)
 	client->out = (struct flow){0};
 	client->first = c->last = NULL;
 	/* As many as stand in the listener's count: one that came for this. */
-	current->relay.node.clients++;
+	current->daemon.node.clients++;
 	current->listener.connections++;
 	current->bound.connections++;
-	current->relay.listening.descriptors.connections++;
+	current->daemon.listening.descriptors.connections++;
 }
 
 static struct slice body_here(struct client *client)
@@ -339,7 +339,8 @@ const char *stage_client_got(struct stage *stage)
 	return text;
 }
 
-/* ---- the relay ------------------------------------------------------------------------------- */
+/* ---- the daemon -------------------------------------------------------------------------------
+ */
 
 static const char *or_none(const char *text)
 {
@@ -372,23 +373,23 @@ static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 	message_post(&stage->workers[worker]->loop, &ticket->message);
 }
 
-static void open_limits(struct relay *relay, const struct conf *conf)
+static void open_limits(struct daemon *daemon, const struct conf *conf)
 {
 	struct throttle_limit *limits = gate_throttle_limits(conf, 0);
-	const struct throttle_table_options options = {
-		.callers = 4000, .now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns())};
+	const struct throttle_table_options options = {.callers = 4000,
+		.now_ns = clock_anchor_time(&daemon->node.anchor, clock_boot_ns())};
 	struct throttle_report report;
 	char why[512];
 
-	relay->node.throttles = throttle_table_open(&options, limits, conf->limit_count, &report);
-	if (!relay->node.throttles)
+	daemon->node.throttles = throttle_table_open(&options, limits, conf->limit_count, &report);
+	if (!daemon->node.throttles)
 		fail_msg("%s", report.text);
 	free(limits);
-	relay->roster = roster_open(NULL, 0, why, sizeof(why));
-	assert_non_null(relay->roster);
+	daemon->roster = roster_open(NULL, 0, why, sizeof(why));
+	assert_non_null(daemon->roster);
 }
 
-static void open_relay(struct stage *stage, const struct conf *conf, unsigned workers)
+static void open_daemon(struct stage *stage, const struct conf *conf, unsigned workers)
 {
 	const struct queue_config queue = {
 		.max_sessions = conf->totals.sessions,
@@ -396,27 +397,27 @@ static void open_relay(struct stage *stage, const struct conf *conf, unsigned wo
 		.max_queued_bytes = conf->totals.queue_bytes,
 		.callbacks = {.ctx = stage, .dispatch = dispatch, .unpin = pin_close},
 	};
-	struct relay *relay = &stage->relay;
+	struct daemon *daemon = &stage->daemon;
 
-	relay->node.workers = stage->workers;
-	relay->node.worker_count = workers;
-	relay->node.listening = &relay->listening;
-	relay->listening.clients_max = 100;
-	clock_anchor_init(&relay->node.anchor, clock_boot_ns(), clock_wall_ns());
-	assert_int_equal(loop_init(&relay->node.loop), 0);
-	assert_true(store_init(&relay->node.store, conf->body_store.folder));
+	daemon->node.workers = stage->workers;
+	daemon->node.worker_count = workers;
+	daemon->node.listening = &daemon->listening;
+	daemon->listening.clients_max = 100;
+	clock_anchor_init(&daemon->node.anchor, clock_boot_ns(), clock_wall_ns());
+	assert_int_equal(loop_init(&daemon->node.loop), 0);
+	assert_true(store_init(&daemon->node.store, conf->body_store.folder));
 	store_set_bounds(
-		&relay->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
-	relay->node.store.files_max = 10;
-	relay->node.queue = queue_create(&queue);
-	relay->node.delays = delay_lines_new(workers);
-	relay->states = upstream_states_new(relay->node.queue, workers);
-	relay->node.stats = stats_new(workers);
-	open_limits(relay, conf);
-	relay->site = site_new(conf, 1, relay->states, relay->node.throttles, relay->roster,
-		relay->node.stats, NULL);
-	assert_non_null(relay->site);
-	site_commit(relay->site);
+		&daemon->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
+	daemon->node.store.files_max = 10;
+	daemon->node.queue = queue_create(&queue);
+	daemon->node.delays = delay_lines_new(workers);
+	daemon->states = upstream_states_new(daemon->node.queue, workers);
+	daemon->node.stats = stats_new(workers);
+	open_limits(daemon, conf);
+	daemon->site = site_new(conf, 1, daemon->states, daemon->node.throttles, daemon->roster,
+		daemon->node.stats, NULL);
+	assert_non_null(daemon->site);
+	site_commit(daemon->site);
 }
 
 struct stage *stage_begin(const struct stage_conf *conf)
@@ -426,17 +427,17 @@ struct stage *stage_begin(const struct stage_conf *conf)
 	assert_non_null(stage);
 	current = stage;
 	lines_clear();
-	open_relay(stage, read_conf(conf), conf->two_workers ? 2 : 1);
-	for (unsigned i = 0; i < stage->relay.node.worker_count; i++) {
+	open_daemon(stage, read_conf(conf), conf->two_workers ? 2 : 1);
+	for (unsigned i = 0; i < stage->daemon.node.worker_count; i++) {
 		stage->workers[i] =
-			worker_new(&stage->relay.node, i, stage->relay.site, worker_parts);
+			worker_new(&stage->daemon.node, i, stage->daemon.site, worker_parts);
 		assert_non_null(stage->workers[i]);
 	}
 	stage->worker = stage->workers[0];
 	memset(stage->worker->request_id, '0', sizeof(stage->worker->request_id)); /* not random */
 	loop_enter(&stage->worker->loop);
 	stage->binding.bound = &stage->bound;
-	stage->listener.conf = &stage->relay.site->conf->listeners[0];
+	stage->listener.conf = &stage->daemon.site->conf->listeners[0];
 	stage->listener.worker = stage->worker;
 	stage->listener.binding = &stage->binding;
 	stage->listener.retry.at_ms = DEADLINE_NEVER;
@@ -451,10 +452,10 @@ static void check_nothing_is_left(struct stage *stage)
 {
 	struct queue_counts queue;
 	struct run_queue_counts places;
-	const struct upstream *upstream = stage->relay.site->upstreams[0];
+	const struct upstream *upstream = stage->daemon.site->upstreams[0];
 
 	assert_int_equal(stage->worker->exchange_count, 0);
-	queue_count(stage->relay.node.queue, &queue);
+	queue_count(stage->daemon.node.queue, &queue);
 	assert_int_equal(queue.queued, 0);
 	assert_int_equal(queue.in_flight, 0);
 	assert_int_equal(queue.detached, 0);
@@ -465,8 +466,8 @@ static void check_nothing_is_left(struct stage *stage)
 		assert_int_equal(upstream->servers[i].state->in_flight, 0);
 		assert_int_equal(upstream->servers[i].state->streams, 0);
 	}
-	assert_int_equal(stage->relay.node.store.memory, 0);
-	assert_int_equal(stage->relay.node.store.disk, 0);
+	assert_int_equal(stage->daemon.node.store.memory, 0);
+	assert_int_equal(stage->daemon.node.store.disk, 0);
 }
 
 void stage_forget(struct stage *stage)
@@ -486,7 +487,7 @@ void stage_forget(struct stage *stage)
 
 void stage_end(struct stage *stage)
 {
-	struct relay *relay = &stage->relay;
+	struct daemon *daemon = &stage->daemon;
 
 	end_client(stage, &stage->client);
 	end_client(stage, &stage->other);
@@ -496,27 +497,27 @@ void stage_end(struct stage *stage)
 		passage_end(stage->worker->passages, "the end");
 	stage_turn(stage);
 	check_nothing_is_left(stage);
-	while (relay->node.worker_count > 0)
-		worker_free(stage->workers[--relay->node.worker_count]);
-	queue_sweep_pins(relay->node.queue, pin_is_of_site, NULL);
+	while (daemon->node.worker_count > 0)
+		worker_free(stage->workers[--daemon->node.worker_count]);
+	queue_sweep_pins(daemon->node.queue, pin_is_of_site, NULL);
 	for (unsigned i = 0; i < stage->server_count; i++)
 		memory_peer_close(stage->servers[i].wire);
-	site_release(relay->site);
-	upstream_states_free(relay->states);
-	queue_destroy(relay->node.queue);
-	delay_lines_free(relay->node.delays);
-	store_end(&relay->node.store);
-	throttle_table_close(relay->node.throttles);
-	roster_close(relay->roster);
-	stats_free(relay->node.stats);
-	loop_end(&relay->node.loop);
+	site_release(daemon->site);
+	upstream_states_free(daemon->states);
+	queue_destroy(daemon->node.queue);
+	delay_lines_free(daemon->node.delays);
+	store_end(&daemon->node.store);
+	throttle_table_close(daemon->node.throttles);
+	roster_close(daemon->roster);
+	stats_free(daemon->node.stats);
+	loop_end(&daemon->node.loop);
 	current = NULL;
 	free(stage);
 }
 
 void stage_at(struct stage *stage, uint64_t ms)
 {
-	for (unsigned i = 0; i < stage->relay.node.worker_count; i++) {
+	for (unsigned i = 0; i < stage->daemon.node.worker_count; i++) {
 		struct worker *worker = stage->workers[i];
 		worker->loop.now_known = true;
 		worker->loop.now_ms = STAGE_START_MS + ms;
@@ -528,7 +529,7 @@ void stage_at(struct stage *stage, uint64_t ms)
 
 void stage_turn(struct stage *stage)
 {
-	for (unsigned i = 0; i < stage->relay.node.worker_count; i++) {
+	for (unsigned i = 0; i < stage->daemon.node.worker_count; i++) {
 		stage->workers[i]->loop.turn++;
 		loop_finish_turn(&stage->workers[i]->loop);
 	}
@@ -548,7 +549,7 @@ uint64_t stage_count(const struct stage *stage, unsigned slot)
 {
 	uint64_t slots[STATS_NODE_SLOTS];
 
-	stats_sum(stage->relay.node.stats, STATS_NODE, 0, slots);
+	stats_sum(stage->daemon.node.stats, STATS_NODE, 0, slots);
 	return slots[slot];
 }
 

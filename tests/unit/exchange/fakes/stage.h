@@ -1,6 +1,6 @@
 /*
- * A relay for tests of its units: one worker with its site, queue, gate and counters, all real, and
- * without a thread, a socket or a clock. The test plays both sides, and the time.
+ * A daemon for tests of its units: one worker with its site, queue, gate and counters, all real,
+ * and without a thread, a socket or a clock. The test plays both sides, and the time.
  *
  *   fake client (client.h) --> exchange --> the unit under test --> memory stream --> the test
  *
@@ -26,7 +26,7 @@
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
 #include "listen/listener.h"
-#include "daemon/relay.h"
+#include "daemon/daemon.h"
 #include "upstream/server_inside.h"
 #include "exchange/turn.h"
 #include "exchange/turn_place.h"
@@ -67,7 +67,7 @@ struct stage_server {
 };
 
 struct stage {
-	struct relay relay;
+	struct daemon daemon;
 	struct worker *workers[2];
 	struct worker *worker; /* the first */
 	struct connection_bound bound;

@@ -1,11 +1,11 @@
 /*
- * The relay: the whole running proxy.
+ * The daemon: the whole running proxy.
  *
  *   main thread: signals, reload, drain, names, health checks, idle timers
  *   workers:     everything that a request meets
  */
-#ifndef DAEMON_RELAY_H
-#define DAEMON_RELAY_H
+#ifndef DAEMON_DAEMON_H
+#define DAEMON_DAEMON_H
 
 #include <event2/event.h>
 #include <stdatomic.h>
@@ -37,7 +37,7 @@ struct upgrade;
 struct usage;
 
 /*
- * A part of a higher room that runs beside the relay, on the main thread's loop or threads of its
+ * A part of a higher room that runs beside the daemon, on the main thread's loop or threads of its
  * own. `open` is called before privileges are dropped, `start` when all workers serve, `close` when
  * they have ended or the start failed. open and start write a line to the error log when they
  * return false, which ends the start. What it inherits (NULL: nothing) `open` takes as its own; for
@@ -45,9 +45,9 @@ struct usage;
  * of an address to the new process. `load` reads the configuration again for a reload, which must
  * not wait: a snapshot held once, or NULL with the errors.
  */
-struct relay_service {
+struct daemon_service {
 	bool (*open)(void *ctx, const struct conf *conf, struct handover *inherited);
-	bool (*start)(void *ctx, struct relay *relay);
+	bool (*start)(void *ctx, struct daemon *daemon);
 	void (*close)(void *ctx);
 	bool (*give)(void *ctx, struct handover *to);
 	void (*hand_over)(void *ctx, const char *address);
@@ -56,13 +56,13 @@ struct relay_service {
 	char *const *arguments; /* an upgrade starts these: the binary's path, ..., NULL */
 };
 
-struct relay {
+struct daemon {
 	struct node node;           /* what the workers know of it */
 	struct listening listening; /* node.listening */
 	struct roster *roster; /* the operators' settings for single callers; the main thread's to
 				  change */
 	struct upstream_states *states;
-	const struct relay_service *service;
+	const struct daemon_service *service;
 	uint64_t started_ns;           /* monotonic */
 	struct site *site;             /* current; the main thread's hold */
 	const struct conf *begun_with; /* settings that take effect only at the start are of this
@@ -96,20 +96,20 @@ struct relay {
 
 /* Serves `conf` (the hold passes over) until a signal stops it. Returns the exit status: 0 after a
  * drain, 1 when it could not start (the log has the reason) or was cut by shutdown_timeout. */
-int relay_run(struct conf *conf, const struct relay_service *service);
+int daemon_run(struct conf *conf, const struct daemon_service *service);
 
 /* The time of the throttles now (throttle/throttle.h). Any thread. */
-uint64_t relay_throttle_ns(const struct relay *relay);
+uint64_t daemon_throttle_ns(const struct daemon *daemon);
 
 /* The bound on what send queues hold is that of `conf`. */
-void relay_bound_sends(struct relay *relay, const struct conf *conf);
+void daemon_bound_sends(struct daemon *daemon, const struct conf *conf);
 
-static inline struct relay *relay_of(const struct worker *worker)
+static inline struct daemon *daemon_of(const struct worker *worker)
 {
-	return CONTAINER_OF(worker->node, struct relay, node);
+	return CONTAINER_OF(worker->node, struct daemon, node);
 }
 
 /* Wakes the main thread: a worker has ended, or has taken a new site. Any thread. */
-void relay_tell_main(struct relay *relay);
+void daemon_tell_main(struct daemon *daemon);
 
 #endif
