@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "daemon/daemon.h"
+#include "daemon/handover.h"
 #include "daemon/worker_parts.h"
+#include "net/tls_tickets.h"
 #include "site/certificates.h"
 
 /* A pair is two files, and more may follow. */
@@ -127,11 +130,14 @@ static void watch_files(struct daemon *daemon)
 
 void certificate_watch_look(struct daemon *daemon)
 {
+	const struct conf_secret *secret = &daemon->site->conf->fleet.secret;
+
 	set_timer(&daemon->watch, false);
+	tls_tickets_set_secret(daemon->tls.tickets, secret->at, secret->len);
 	if (daemon->reload)
 		return;      /* it has read them, and they are not in use yet */
 	watch_files(daemon); /* first: what changes while they are read is seen */
-	certificates_look(daemon->site, worker_protocol_names, clock_wall_ns() / CLOCK_NS_PER_S);
+	certificates_look(daemon->site, &daemon->tls, clock_wall_ns() / CLOCK_NS_PER_S);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -145,11 +151,19 @@ bool certificate_watch_begin(struct daemon *daemon)
 {
 	daemon->watch.inotify = -1;
 	daemon->watch.timer = evtimer_new(daemon->node.loop.base, on_timer, daemon);
-	return daemon->watch.timer != NULL;
+	daemon->tls = (struct certificates_terms){
+		worker_protocol_names, tls_tickets_new(clock_wall_ns() / CLOCK_NS_PER_S)};
+	if (!daemon->watch.timer || !daemon->tls.tickets)
+		return false;
+	if (daemon->inherited && *daemon->inherited->tickets &&
+		!tls_tickets_read(daemon->tls.tickets, daemon->inherited->tickets))
+		log_warn("the process before has other keys of TLS tickets");
+	return true;
 }
 
 void certificate_watch_end(struct daemon *daemon)
 {
+	tls_tickets_free(daemon->tls.tickets);
 	if (!daemon->watch.timer)
 		return;
 	end_watches(&daemon->watch);

@@ -22,7 +22,8 @@ struct certificate_watch {
 	bool is_soon; /* the timer is set to SOON_MS */
 };
 
-/* False without memory. Main thread, as the others. */
+/* Also makes daemon->tls, with the keys of tickets of the process before. False without memory.
+ * Main thread, as the others. */
 bool certificate_watch_begin(struct daemon *daemon);
 void certificate_watch_end(struct daemon *daemon);
 

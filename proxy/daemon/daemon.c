@@ -313,7 +313,7 @@ static bool start(struct daemon *daemon, struct conf *conf)
 		conf_release(conf);
 		return false;
 	}
-	if (!certificates_prepare(daemon->site, NULL, worker_protocol_names, CERTIFICATES_READ_ALL))
+	if (!certificates_prepare(daemon->site, NULL, &daemon->tls, CERTIFICATES_READ_ALL))
 		return false;
 	upgrade_take_servers(daemon);
 	bindings_commit(daemon, conf);

@@ -22,6 +22,7 @@
 #include "daemon/signals.h"
 #include "listen/listener.h"
 #include "queue/queue.h"
+#include "site/certificates.h"
 #include "site/site.h"
 #include "worker/node.h"
 #include "worker/worker.h"
@@ -86,6 +87,7 @@ struct daemon {
 	struct growth growth; /* of the throttles' table */
 	struct failure_lines failure_lines;
 	struct certificate_watch watch;
+	struct certificates_terms tls;
 	_Atomic uint64_t reloads; /* how often limits were changed, or their table grew */
 	uint64_t reloads_collected;
 	bool draining;      /* the drain */

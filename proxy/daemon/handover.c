@@ -34,6 +34,7 @@ void handover_free(struct handover *handover)
 	free(handover->servers);
 	free(handover->sockets);
 	free(handover->folder);
+	explicit_bzero(handover->tickets, sizeof(handover->tickets));
 	free(handover);
 }
 
@@ -99,6 +100,8 @@ int handover_write(const struct handover *handover, int fd)
 		fprintf(out, "table %d\n", handover->table);
 	for (size_t i = 0; i < handover->count; i++)
 		fprintf(out, "socket %d %s\n", handover->sockets[i].fd, handover->sockets[i].name);
+	if (*handover->tickets)
+		fprintf(out, "tickets %s\n", handover->tickets);
 	for (size_t i = 0; i < handover->server_count; i++) {
 		const struct handed_server *server = &handover->servers[i];
 		fprintf(out, "server %u %u %s %s\n", server->mode, server->weight, server->upstream,
@@ -189,6 +192,9 @@ static bool read_line(struct handover *handover, char *line)
 		handover->folder = strdup(line + 7);
 		return handover->folder != NULL;
 	}
+	if (strncmp(line, "tickets ", 8) == 0)
+		return snprintf(handover->tickets, TLS_TICKETS_TEXT, "%s", line + 8) <
+		       TLS_TICKETS_TEXT;
 	if (strncmp(line, "server ", 7) == 0)
 		return read_server(handover, line + 7);
 	if (read_fd(line, "socket", &fd, &rest))

@@ -8,6 +8,7 @@
  *   table 12                            the throttles' memory; or `folder PATH`
  *   socket 14 listener 0.0.0.0:80       listening; several of one name belong to it together
  *   socket 15 admin unix:/run/sluice/admin.sock
+ *   tickets 1234 00112233...            the keys of TLS tickets (net/tls_tickets.h)
  *   server 2 0 legacy 10.0.0.5:8080     what an operator has said of it: mode and weight
  *   end
  */
@@ -17,6 +18,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "net/tls_tickets.h"
 
 struct handed_socket {
 	char *name; /* `listener ADDRESS`, `admin ADDRESS` */
@@ -32,8 +35,9 @@ struct handed_server {
 struct handover {
 	int channel;
 	uint64_t clock_offset_ns;
-	int table;    /* -1: it is in a folder */
-	char *folder; /* NULL: it is in memory */
+	int table;                      /* -1: it is in a folder */
+	char *folder;                   /* NULL: it is in memory */
+	char tickets[TLS_TICKETS_TEXT]; /* "": none */
 	struct handed_socket *sockets;
 	size_t count;
 	struct handed_server *servers; /* those with settings of an operator */

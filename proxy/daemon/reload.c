@@ -262,7 +262,7 @@ static bool prepare_all(struct daemon *daemon, struct reload *reload, const stru
 	if (!reload->site)
 		return false;
 	reload->conf = NULL;
-	if (!certificates_prepare(reload->site, daemon->site, worker_protocol_names,
+	if (!certificates_prepare(reload->site, daemon->site, &daemon->tls,
 		    reload->is_revision ? CERTIFICATES_READ_CHANGED : CERTIFICATES_READ_ALL))
 		return false;
 	if (prepare_uses(daemon, reload) && resolver_prepare(daemon->resolver, reload->site) &&

@@ -342,6 +342,7 @@ static int prepare(struct daemon *daemon, struct upgrade *upgrade, int *theirs)
 	error = give_table(daemon, upgrade->given);
 	if (error != 0)
 		return error;
+	tls_tickets_write(daemon->tls.tickets, upgrade->given->tickets);
 	if (!bindings_give(daemon, upgrade->given) || !give_servers(daemon, upgrade->given) ||
 		!daemon->service->give(daemon->service->ctx, upgrade->given) ||
 		!(upgrade->is_taken = calloc(upgrade->given->count + 1, sizeof(bool))))

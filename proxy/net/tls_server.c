@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/sha.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <stdatomic.h>
@@ -12,6 +13,7 @@
 #include <time.h>
 
 #include "net/tls_pair.h"
+#include "net/tls_tickets.h"
 #include "net/tls_wire.h"
 
 #define DEFAULT_CIPHERS                                                                            \
@@ -19,9 +21,8 @@
 	"ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:" \
 	"ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
 
-#define NAME_BYTES        256
-#define PROTOCOLS_BYTES   64
-#define TICKET_KEYS_BYTES 80
+#define NAME_BYTES      256
+#define PROTOCOLS_BYTES 64
 
 /* Certificates of the same names, one of each kind of key, and their keys. */
 struct certificate {
@@ -47,6 +48,7 @@ struct tls_server {
 	size_t pair_count;
 	unsigned char protocols[PROTOCOLS_BYTES]; /* each with its length before it */
 	unsigned protocols_len;
+	unsigned char identity[SHA256_DIGEST_LENGTH]; /* sessions of others are not resumed */
 };
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -260,8 +262,13 @@ static SSL_CTX *context_new(struct tls_server *server, const struct tls_settings
 	/* A write is repeated from a buffer of ours, and an idle connection has no buffers. */
 	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_read_ahead(context, 1);
-	/* Sessions are in tickets only. */
+	/* Sessions are in tickets only, and good for the listener of this name. */
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_session_id_context(context, server->identity, sizeof(server->identity));
+	if (settings->tickets)
+		tls_tickets_use(settings->tickets, context);
+	else
+		SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
 	SSL_CTX_set_tlsext_servername_callback(context, on_server_name);
 	SSL_CTX_set_tlsext_servername_arg(context, server);
 	SSL_CTX_set_alpn_select_cb(context, on_protocols, server);
@@ -274,19 +281,6 @@ static SSL_CTX *context_new(struct tls_server *server, const struct tls_settings
 	}
 	SSL_CTX_free(context);
 	return NULL;
-}
-
-/* Tickets are decrypted by the first context, whichever certificate their client asks for. */
-static void share_tickets(struct tls_server *server, const struct tls_server *before)
-{
-	unsigned char keys[TICKET_KEYS_BYTES];
-	SSL_CTX *from = before ? before->certificates[0].context : server->certificates[0].context;
-
-	if (SSL_CTX_get_tlsext_ticket_keys(from, keys, sizeof(keys)) != 1)
-		return;
-	for (size_t i = 0; i < server->count; i++)
-		SSL_CTX_set_tlsext_ticket_keys(server->certificates[i].context, keys, sizeof(keys));
-	OPENSSL_cleanse(keys, sizeof(keys));
 }
 
 static void clear_names(struct certificate *certificate)
@@ -373,8 +367,7 @@ static bool add_pair(struct tls_server *server, const struct tls_settings *setti
 	return join_others(server, pair, why, size);
 }
 
-struct tls_server *tls_server_new(const struct tls_settings *settings,
-	const struct tls_server *before, char *why, size_t size)
+struct tls_server *tls_server_new(const struct tls_settings *settings, char *why, size_t size)
 {
 	struct tls_server *server = calloc(1, sizeof(*server));
 	bool good = server != NULL;
@@ -382,6 +375,8 @@ struct tls_server *tls_server_new(const struct tls_settings *settings,
 	snprintf(why, size, "no memory");
 	if (good) {
 		atomic_init(&server->holders, 1);
+		SHA256((const unsigned char *)settings->name, strlen(settings->name),
+			server->identity);
 		server->certificates = calloc(settings->pair_count, sizeof(*server->certificates));
 		server->pairs = calloc(settings->pair_count, sizeof(*server->pairs));
 		server->method = tls_wire_method_new();
@@ -391,7 +386,6 @@ struct tls_server *tls_server_new(const struct tls_settings *settings,
 	for (size_t i = 0; good && i < settings->pair_count; i++)
 		good = add_pair(server, settings, &settings->pairs[i], why, size);
 	if (good && list_names(server)) {
-		share_tickets(server, before);
 		return server;
 	}
 	if (good)

@@ -19,10 +19,13 @@
 #include "net/tls_pair.h"
 
 struct tls_server;
+struct tls_tickets;
 struct tls_wire;
 struct ssl_st;
 
 struct tls_settings {
+	const char *name;             /* of the listener: others do not resume its sessions */
+	struct tls_tickets *tickets;  /* NULL: sessions are not resumed */
 	const struct tls_pair *pairs; /* at least one */
 	size_t pair_count;
 	bool tls12, tls13; /* the versions, at least one */
@@ -33,10 +36,8 @@ struct tls_settings {
 	const char *const *protocols;
 };
 
-/* Reads the files. `before` (or NULL) is what it replaces: tickets of that remain good. NULL: `why`
- * says why, and names the file. */
-struct tls_server *tls_server_new(const struct tls_settings *settings,
-	const struct tls_server *before, char *why, size_t size);
+/* Reads the files. NULL: `why` says why, and names the file. */
+struct tls_server *tls_server_new(const struct tls_settings *settings, char *why, size_t size);
 struct tls_server *tls_server_hold(struct tls_server *server);
 /* NULL is ignored. */
 void tls_server_release(struct tls_server *server);

@@ -15,6 +15,12 @@
 
 #define RECORD_BYTES 16384 /* the most that one record carries: RFC 8446 section 5.1 */
 
+/* Until a client has got so much, each record fits a segment of TCP, so that it can be read when
+ * that has arrived. Begins again after a pause, when TCP does so, too. */
+#define SMALL_RECORD_BYTES  1369
+#define SMALL_RECORDS_BYTES (10 * SMALL_RECORD_BYTES)
+#define SMALL_AGAIN_MS      1000
+
 struct tls {
 	struct tls_wire wire;         /* when it is on a loop */
 	struct stream *over;          /* NULL: on no loop, or its owner has closed it */
@@ -31,6 +37,8 @@ struct tls {
 	struct tls *next_leaving, **leaving_at;
 	struct deadline leaves;
 	uint64_t left_bytes; /* when the deadline was set */
+	uint64_t burst_from,
+		wrote_ms; /* `sent` after the last pause, and when it was written last */
 	struct deferred_free deferred;
 };
 
@@ -183,17 +191,18 @@ struct run {
 	size_t at; /* in the first piece */
 };
 
-/* The next record's bytes: of one piece, or small ones together in `joined`. */
-static size_t next_record(struct run *run, char joined[static RECORD_BYTES], const char **bytes)
+/* The next record's bytes, `most` at most: of one piece, or small ones together in `joined`. */
+static size_t next_record(
+	struct run *run, size_t most, char joined[static RECORD_BYTES], const char **bytes)
 {
 	size_t len = 0;
 
 	*bytes = joined;
-	while (run->count > 0 && len < RECORD_BYTES) {
+	while (run->count > 0 && len < most) {
 		const char *from = (const char *)run->pieces->iov_base + run->at;
-		size_t left = run->pieces->iov_len - run->at, room = RECORD_BYTES - len;
+		size_t left = run->pieces->iov_len - run->at, room = most - len;
 		size_t part = left < room ? left : room;
-		if (len == 0 && (part == RECORD_BYTES || run->count == 1)) {
+		if (len == 0 && (part == most || run->count == 1)) {
 			*bytes = from;
 			len = part;
 		} else {
@@ -218,20 +227,56 @@ static enum stream_result fail_write(struct stream *stream)
 	return STREAM_FAILED;
 }
 
-static enum stream_result write_records(
-	struct stream *stream, struct tls *tls, struct run *run, size_t *written)
+/* Is it the beginning of a burst? */
+static bool is_small(const struct stream *stream, const struct tls *tls)
+{
+	return stream->sent - tls->burst_from < SMALL_RECORDS_BYTES;
+}
+
+static bool write_record(
+	struct stream *stream, struct tls *tls, struct run *run, size_t most, size_t *written)
 {
 	char joined[RECORD_BYTES];
 	const char *bytes = NULL;
-	size_t len, done = 0;
+	size_t len = next_record(run, most, joined, &bytes), done = 0;
 
-	while (!tls_wire_has_pending(&tls->wire) && (len = next_record(run, joined, &bytes)) > 0) {
-		ERR_clear_error();
-		if (SSL_write_ex(tls->ssl, bytes, len, &done) != 1)
+	ERR_clear_error();
+	if (len > 0 && SSL_write_ex(tls->ssl, bytes, len, &done) != 1)
+		return false;
+	*written += len;
+	stream->sent += len;
+	tls_marks_add(&tls->marks, stream->sent, tls_wire_sent(&tls->wire));
+	return true;
+}
+
+/* Small records leave in one piece, unless there is but one. False: it has failed. */
+static bool write_small_records(
+	struct stream *stream, struct tls *tls, struct run *run, size_t *written)
+{
+	bool good = true;
+
+	tls->wire.gathers = run->count > 1 || run->pieces->iov_len - run->at > SMALL_RECORD_BYTES;
+	while (good && run->count > 0 && is_small(stream, tls))
+		good = write_record(stream, tls, run, SMALL_RECORD_BYTES, written);
+	tls->wire.gathers = false;
+	if (tls_wire_has_pending(&tls->wire))
+		tls_wire_flush(&tls->wire);
+	return good && !tls->wire.under.failed;
+}
+
+static enum stream_result write_records(
+	struct stream *stream, struct tls *tls, struct run *run, size_t *written)
+{
+	uint64_t now_ms = loop_now_ms(stream->loop->loop);
+
+	if (now_ms > tls->wrote_ms + SMALL_AGAIN_MS)
+		tls->burst_from = stream->sent;
+	tls->wrote_ms = now_ms;
+	if (is_small(stream, tls) && !write_small_records(stream, tls, run, written))
+		return fail_write(stream);
+	while (run->count > 0 && !tls_wire_has_pending(&tls->wire)) {
+		if (!write_record(stream, tls, run, RECORD_BYTES, written))
 			return fail_write(stream);
-		*written += len;
-		stream->sent += len;
-		tls_marks_add(&tls->marks, stream->sent, tls_wire_sent(&tls->wire));
 	}
 	note_writable(stream, tls);
 	return run->count > 0 ? STREAM_AGAIN : STREAM_OK;

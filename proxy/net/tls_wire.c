@@ -60,7 +60,7 @@ static int bio_write(BIO *bio, const char *at, int len)
 	BIO_clear_retry_flags(bio);
 	if (wire->is_plain)
 		return len;
-	if (!tls_wire_has_pending(wire) &&
+	if (!wire->gathers && !tls_wire_has_pending(wire) &&
 		stream_write(&wire->under, &piece, 1, &written) == STREAM_FAILED)
 		return -1;
 	return add_pending(wire, at + written, (size_t)len - written) ? len : -1;

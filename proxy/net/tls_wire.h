@@ -30,6 +30,7 @@ struct tls_wire {
 	bool ends_output, has_ended_output; /* behind what is pending */
 	size_t may_read; /* bytes, more or less, until the next tls_wire_permit */
 	bool is_stopped; /* by that: more may be there */
+	bool gathers;    /* what is written stays pending until the next flush */
 	bool has_first;  /* byte that has come */
 	bool is_plain;   /* which begins a request in plain text: OpenSSL's alert is not written */
 };

@@ -117,7 +117,7 @@ static uint64_t mark_of(const struct conf_listener *listener)
 }
 
 static struct tls_server *read_files(const struct conf_listener *listener,
-	const char *const *protocols, const struct tls_server *before, char why[static WHY_BYTES])
+	const struct certificates_terms *terms, char why[static WHY_BYTES])
 {
 	const struct conf_text_list *keys = &listener->certificate_keys;
 	struct tls_pair *pairs = calloc(listener->certificates.count, sizeof(*pairs));
@@ -129,25 +129,27 @@ static struct tls_server *read_files(const struct conf_listener *listener,
 		pairs[i].certificate = listener->certificates.items[i];
 		pairs[i].key = keys->count > 0 ? keys->items[i] : pairs[i].certificate;
 	}
-	struct tls_settings settings = {.pairs = pairs,
+	struct tls_settings settings = {.name = listener->name,
+		.tickets = terms->tickets,
+		.pairs = pairs,
 		.pair_count = listener->certificates.count,
 		.tls12 = (listener->tls_versions & CONF_TLS_1_2) != 0,
 		.tls13 = (listener->tls_versions & CONF_TLS_1_3) != 0,
 		.ciphers = listener->tls_ciphers,
-		.protocols = protocols};
-	struct tls_server *server = tls_server_new(&settings, before, why, WHY_BYTES);
+		.protocols = terms->protocols};
+	struct tls_server *server = tls_server_new(&settings, why, WHY_BYTES);
 	free(pairs);
 	return server;
 }
 
 /* Those of a listener that has some; NULL if the files can't be used, with a line in the log. */
 static struct tls_server *read_again(struct certificates *certificates, const struct conf *conf,
-	const struct conf_listener *listener, const char *const *protocols)
+	const struct conf_listener *listener, const struct certificates_terms *terms)
 {
 	char why[WHY_BYTES];
 
 	certificates->mark = mark_of(listener); /* before: what changes meanwhile is seen later */
-	struct tls_server *server = read_files(listener, protocols, certificates->server, why);
+	struct tls_server *server = read_files(listener, terms, why);
 	if (!server)
 		log_error("%s:%u: listener %s: %s%s", CONF_PLACE_ARGS(conf, listener->line),
 			listener->name, why,
@@ -183,7 +185,7 @@ static size_t find(const struct site *site, const char *name)
 }
 
 static bool prepare_one(struct site *site, size_t index, const struct site *before,
-	const char *const *protocols, enum certificates_read what)
+	const struct certificates_terms *terms, enum certificates_read what)
 {
 	const struct conf_listener *listener = &site->conf->listeners[index];
 	size_t old = before ? find(before, listener->name) : 0;
@@ -198,18 +200,18 @@ static bool prepare_one(struct site *site, size_t index, const struct site *befo
 	if (!is_new && what == CERTIFICATES_READ_CHANGED &&
 		has_same_options(&before->conf->listeners[old], listener))
 		return true;
-	site->prepared[index] = read_again(certificates, site->conf, listener, protocols);
+	site->prepared[index] = read_again(certificates, site->conf, listener, terms);
 	return site->prepared[index] || !is_new;
 }
 
 bool certificates_prepare(struct site *site, const struct site *before,
-	const char *const *protocols, enum certificates_read what)
+	const struct certificates_terms *terms, enum certificates_read what)
 {
 	bool all = true;
 
 	for (size_t i = 0; i < site->conf->listener_count; i++) {
 		if (site->conf->listeners[i].certificates.count > 0)
-			all &= prepare_one(site, i, before, protocols, what);
+			all &= prepare_one(site, i, before, terms, what);
 	}
 	return all;
 }
@@ -268,7 +270,8 @@ static void warn_daily(
 		warn(listener->name, &pairs[i], now_s);
 }
 
-void certificates_look(const struct site *site, const char *const *protocols, uint64_t now_s)
+void certificates_look(
+	const struct site *site, const struct certificates_terms *terms, uint64_t now_s)
 {
 	for (size_t i = 0; i < site->conf->listener_count; i++) {
 		const struct conf_listener *listener = &site->conf->listeners[i];
@@ -277,7 +280,7 @@ void certificates_look(const struct site *site, const char *const *protocols, ui
 			continue;
 		if (certificates->mark != mark_of(listener)) {
 			struct tls_server *server =
-				read_again(certificates, site->conf, listener, protocols);
+				read_again(certificates, site->conf, listener, terms);
 			if (server)
 				log_info(
 					"listener %s: its certificates have changed and are in use",
@@ -292,6 +295,7 @@ void certificates_look(const struct site *site, const char *const *protocols, ui
 bool certificates_check(const struct conf *conf)
 {
 	static const char *const none[] = {NULL};
+	const struct certificates_terms terms = {none, NULL};
 	char why[WHY_BYTES];
 	bool all = true;
 
@@ -299,7 +303,7 @@ bool certificates_check(const struct conf *conf)
 		const struct conf_listener *listener = &conf->listeners[i];
 		if (listener->certificates.count == 0)
 			continue;
-		struct tls_server *server = read_files(listener, none, NULL, why);
+		struct tls_server *server = read_files(listener, &terms, why);
 		if (!server)
 			fprintf(stderr, "%s:%u: listener %s: %s\n",
 				CONF_PLACE_ARGS(conf, listener->line), listener->name, why);

@@ -23,18 +23,24 @@ struct site;
 /* From so many days before its end on, a certificate has a line in the log each day. */
 #define CERTIFICATE_WARN_DAYS 21
 
+/* What all listeners have in common. */
+struct certificates_terms {
+	const char *const *protocols; /* the names in ALPN, ended by NULL */
+	struct tls_tickets *tickets;
+};
+
 enum certificates_read {
 	CERTIFICATES_READ_ALL,
 	CERTIFICATES_READ_CHANGED, /* those whose options are other ones than before */
 };
 
 /*
- * Makes those of a site's listeners ready. `protocols` are the names in ALPN, ended by NULL. Where
- * a pair is broken, the listener keeps what the site before has, and the error log says so; where
- * it has nothing, or `before` is NULL: false, with lines in the error log.
+ * Makes those of a site's listeners ready. Where a pair is broken, the listener keeps what the site
+ * before has, and the error log says so; where it has nothing, or `before` is NULL: false, with
+ * lines in the error log.
  */
 bool certificates_prepare(struct site *site, const struct site *before,
-	const char *const *protocols, enum certificates_read what);
+	const struct certificates_terms *terms, enum certificates_read what);
 /* What was prepared is for new connections from now on. */
 void certificates_commit(struct site *site);
 void certificates_release(struct site *site);
@@ -44,7 +50,8 @@ struct tls_server *certificates_take(struct certificates *certificates);
 
 /* Reads those again whose files are not those that were read last, and logs which ones end soon,
  * each once a day. */
-void certificates_look(const struct site *site, const char *const *protocols, uint64_t now_s);
+void certificates_look(
+	const struct site *site, const struct certificates_terms *terms, uint64_t now_s);
 
 /* Calls `take` with the path of each file that they were read from. */
 void certificates_each_file(const struct conf_listener *listener,

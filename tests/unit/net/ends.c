@@ -198,13 +198,14 @@ static struct tls_server *test_server(void)
 	close(fd);
 	tls_files_make(path, NULL, "ends.test", false);
 	struct tls_pair pair = {path, path};
-	struct tls_settings settings = {.pairs = &pair,
+	struct tls_settings settings = {.name = "ends",
+		.pairs = &pair,
 		.pair_count = 1,
 		.tls12 = true,
 		.tls13 = true,
 		.ciphers = "ECDHE-ECDSA-AES128-GCM-SHA256",
 		.protocols = protocols};
-	struct tls_server *server = tls_server_new(&settings, NULL, why, sizeof(why));
+	struct tls_server *server = tls_server_new(&settings, why, sizeof(why));
 	unlink(path);
 	assert_non_null(server);
 	return server;

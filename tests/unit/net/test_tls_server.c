@@ -1,5 +1,6 @@
 /* Which certificate, version, cipher and protocol a client gets, and what is wrong with files. */
 #include "net/tls_server.h"
+#include "net/tls_tickets.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,6 +30,7 @@ struct fixture {
 	char folder[32], paths[6][64];
 	struct tls_pair pairs[6];
 	struct tls_settings settings;
+	struct tls_tickets *tickets;
 	char why[512];
 };
 
@@ -39,7 +41,10 @@ static struct fixture *begin(void)
 	assert_non_null(f);
 	strcpy(f->folder, "/tmp/tls_server.XXXXXX");
 	assert_non_null(mkdtemp(f->folder));
-	f->settings = (struct tls_settings){.pairs = f->pairs,
+	f->tickets = tls_tickets_new(1);
+	f->settings = (struct tls_settings){.name = "public",
+		.tickets = f->tickets,
+		.pairs = f->pairs,
 		.tls12 = true,
 		.tls13 = true,
 		.ciphers = "TLS_AES_128_GCM_SHA256:" ECDSA_12 ":" RSA_12,
@@ -54,6 +59,7 @@ static void end(struct fixture *f)
 			unlink(f->paths[i]);
 	}
 	assert_int_equal(rmdir(f->folder), 0);
+	tls_tickets_free(f->tickets);
 	free(f);
 }
 
@@ -79,7 +85,7 @@ static void add(struct fixture *f, const char *names, bool is_rsa)
 
 static struct tls_server *make(struct fixture *f)
 {
-	struct tls_server *server = tls_server_new(&f->settings, NULL, f->why, sizeof(f->why));
+	struct tls_server *server = tls_server_new(&f->settings, f->why, sizeof(f->why));
 
 	if (!server)
 		print_message("# %s\n", f->why);
@@ -255,7 +261,7 @@ static void tickets_outlive_a_reload(void **state)
 	add(f, "a.test", false);
 	add(f, "b.test", false);
 	struct tls_server *before = make(f);
-	struct tls_server *server = tls_server_new(&f->settings, before, f->why, sizeof(f->why));
+	struct tls_server *server = tls_server_new(&f->settings, f->why, sizeof(f->why));
 	assert_non_null(server);
 	struct tls_peer *peer = tls_peer_new("b.test", NULL, ECDSA_12);
 	SSL *ssl = shake(before, peer);
@@ -266,6 +272,17 @@ static void tickets_outlive_a_reload(void **state)
 	SSL *second = shake(server, again);
 	assert_non_null(second);
 	assert_true(SSL_session_reused(second));
+	/* But not where a listener of another name has the same keys. */
+	f->settings.name = "other";
+	struct tls_server *other = make(f);
+	struct tls_peer *stranger = tls_peer_new("b.test", NULL, ECDSA_12);
+	SSL_set_session(tls_peer_ssl(stranger), session);
+	SSL *third = shake(other, stranger);
+	assert_non_null(third);
+	assert_false(SSL_session_reused(third));
+	SSL_free(third);
+	tls_peer_free(stranger);
+	tls_server_release(other);
 	SSL_free(second);
 	SSL_free(ssl);
 	SSL_SESSION_free(session);
@@ -295,7 +312,7 @@ static void faults_of_files_are_named(void **state)
 									   : key};
 		if (i == 3)
 			f->settings.ciphers = "NO-SUCH-CIPHER";
-		assert_null(tls_server_new(&f->settings, NULL, f->why, sizeof(f->why)));
+		assert_null(tls_server_new(&f->settings, f->why, sizeof(f->why)));
 		if (!strstr(f->why, texts[i]))
 			fail_msg("no \"%s\" in \"%s\"", texts[i], f->why);
 	}
