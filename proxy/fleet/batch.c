@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct batch_function batch_judge = {
-	"sluice_judge_1", ":1", ":1", {"", "g", "c", "n"}, true, true};
-const struct batch_function batch_lease = {
-	"sluice_lease_1", ":lease", "", {"", "", "", ""}, false, false};
+const struct batch_function batch_judge = {"sluice_judge_1", ":1", {"", "g", "c", "n"}, true};
+const struct batch_function batch_lease = {"sluice_lease_1", ":lease", {"", "", "", ""}, false};
+
+/* What the key of the store's epoch ends with, for both functions. */
+#define EPOCH_SUFFIX ":1"
 
 enum { CALLER_BYTES = 48 }; /* of a key, with its NUL */
 
@@ -362,17 +363,7 @@ void batch_hold_as(struct batch *batch, uint64_t holder, uint64_t lease_us)
 	batch->lease_us = lease_us;
 }
 
-/* One rule as lease.lua reads it: in `words`. Returns how many. */
-static unsigned plain_rule_words(const struct rule *rule, uint64_t *words)
-{
-	words[0] = rule->quota;
-	words[1] = rule->window_us;
-	words[2] = rule->quantum_us;
-	words[3] = rule->shadow;
-	return 4;
-}
-
-/* The same as judge.lua does. */
+/* One rule as judge.lua reads it: in `words`. Returns how many. */
 static unsigned rule_words(const struct rule *rule, uint64_t *words)
 {
 	unsigned count = 0;
@@ -418,17 +409,14 @@ static size_t write_rules(const struct batch *batch, uint8_t *out)
 {
 	size_t len = 0, head;
 	uint8_t rules[RULES_BYTES];
-	uint32_t count = batch->function->has_kinds ? 3 : 1;
+	uint32_t count = 3;
 
-	if (batch->function->has_kinds) {
-		len += integers_put(rules, has_holders(batch) ? batch->holder : 0);
-		len += integers_put(rules + len, batch->lease_us);
-	}
+	len += integers_put(rules, has_holders(batch) ? batch->holder : 0);
+	len += integers_put(rules + len, batch->lease_us);
 	len += integers_put(rules + len, batch->rule_count);
 	for (uint32_t i = 0; i < batch->rule_count; i++) {
 		uint64_t words[RULE_WORDS_MOST];
-		unsigned n = batch->function->has_kinds ? rule_words(&batch->rules[i], words)
-							: plain_rule_words(&batch->rules[i], words);
+		unsigned n = rule_words(&batch->rules[i], words);
 		for (unsigned k = 0; k < n; k++)
 			len += integers_put(rules + len, words[k]);
 		count += n;
@@ -445,8 +433,8 @@ static void put_epoch(struct batch *batch)
 
 	if (batch->part > 0)
 		slot_write_tag(batch->part, tag);
-	snprintf(key, sizeof(key), batch->part > 0 ? "{%s}epoch%s" : "%s{epoch}%s", tag,
-		batch->function->epoch);
+	snprintf(key, sizeof(key),
+		batch->part > 0 ? "{%s}epoch" EPOCH_SUFFIX : "%s{epoch}" EPOCH_SUFFIX, tag);
 	put_line(batch, &batch->all, "$%zu\r\n", strlen(batch->prefix) + strlen(key));
 	put(batch, &batch->all, batch->prefix, strlen(batch->prefix));
 	put_line(batch, &batch->all, "%s\r\n", key);

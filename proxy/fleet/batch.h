@@ -33,9 +33,7 @@ struct batch_text {
 struct batch_function {
 	const char *name;
 	const char *suffix;   /* of its callers' keys; the number is the layout's, not the name's */
-	const char *epoch;    /* the same of the key of its epoch */
 	const char *kinds[4]; /* more of the suffix, by enum rule_kind */
-	bool has_kinds;       /* else all rules are rings that do not ban */
 	bool has_runs;        /* of requests by the same limits; its answer has doubles */
 };
 
@@ -103,9 +101,6 @@ void batch_hold(
 	struct batch *batch, const struct batch_charge *charge, uint64_t held, bool is_settled);
 /* Forgets what the caller has used, and its ban; not what it has in flight. */
 void batch_forget(struct batch *batch, const struct batch_charge *charge);
-/* Who holds what is in flight (holders.lua), a number below 2^53, and for how long without a
- * renewal, microseconds. */
-void batch_hold_as(struct batch *batch, uint64_t holder, uint64_t lease_us);
 
 /* ---- of lease.lua ---- */
 
@@ -127,9 +122,12 @@ void batch_give_lease(
 
 /* ---- of both ---- */
 
-/* The epoch of the store that this node knows, 0: none. Rules that wait are full for a window when
- * the store has forgotten since (judge.lua). */
+/* The epoch of the store that this node knows, 0: none. Rules that wait are full when the store has
+ * forgotten since (epoch.lua). */
 void batch_know(struct batch *batch, uint64_t epoch);
+/* Who holds what is in flight (holders.lua), a number below 2^53, and for how long nodes may be
+ * silent, microseconds. */
+void batch_hold_as(struct batch *batch, uint64_t holder, uint64_t lease_us);
 
 /* The whole command in Redis's protocol, in memory of the batch's until it is begun again; false:
  * memory ran out. */

@@ -52,7 +52,6 @@ static struct fleet_batch *batch_new(
 		return NULL;
 	made->function = function;
 	made->part_count = 0;
-	made->needs_memory = made->asks_memory = false;
 	made->worker = fleet;
 	made->next = NULL;
 	made->first = NULL;
@@ -122,14 +121,15 @@ uint64_t fleet_store_us(const struct fleet_worker *fleet)
 	return now_us(fleet) + (uint64_t)fleet->store_ahead_us;
 }
 
-static void learn(struct fleet_worker *fleet, unsigned part, const char *bytes, size_t len)
+static void learn(struct fleet_batch *batch, const char *bytes, size_t len)
 {
+	struct fleet_worker *fleet = batch->worker;
 	struct answer answer;
 
-	if (!bytes || !answer_begin(&answer, &batch_judge, bytes, len))
+	if (!bytes || !answer_begin(&answer, batch->batch.function, bytes, len))
 		return;
 	fleet->store_ahead_us = (int64_t)(answer.now_us - now_us(fleet));
-	fleet->calls->learn(fleet, part, &answer);
+	fleet->calls->learn(fleet, batch->batch.part, &answer);
 }
 
 static bool is_late(const struct fleet_worker *fleet, const struct store_call *call)
@@ -144,8 +144,7 @@ static void on_answer(struct store_call *call, const char *bytes, size_t len)
 
 	if (bytes)
 		fleet->calls->timed(fleet, batch->batch.part, is_late(fleet, call));
-	if (batch->function == FLEET_JUDGE)
-		learn(fleet, batch->batch.part, bytes, len);
+	learn(batch, bytes, len);
 	watch_silence(fleet);
 	finish(batch, bytes, len);
 }
@@ -162,16 +161,6 @@ static void take_out(struct fleet_worker *fleet, struct fleet_batch *batch)
 	filling->of[batch->batch.part] = NULL;
 }
 
-/* A store that was flushed says so in answers of FLEET_JUDGE, for which a node that leases may not
- * ask. */
-static bool is_memory_due(const struct fleet_worker *fleet, const struct fleet_batch *batch)
-{
-	uint64_t age_ms = worker_now_ms(fleet->worker) - fleet->parts[batch->batch.part].judged_ms;
-
-	return batch->asks_memory ||
-	       (batch->needs_memory && age_ms >= conf_of(fleet)->membership_lease_ms);
-}
-
 static void send_batch(struct fleet_worker *fleet, struct fleet_batch *batch)
 {
 	struct batch *words = &batch->batch;
@@ -179,15 +168,8 @@ static void send_batch(struct fleet_worker *fleet, struct fleet_batch *batch)
 	size_t len;
 
 	take_out(fleet, batch);
-	if (is_memory_due(fleet, batch)) /* answered before this one */
-		batches_send_part(fleet, FLEET_JUDGE, words->part);
-	if (batch->function == FLEET_JUDGE) {
-		fleet->parts[words->part].judged_ms = worker_now_ms(fleet->worker);
-		batch_know(
-			words, members_epoch(fleet->joining.members, fleet->store_id, words->part));
-		batch_hold_as(
-			words, fleet->holds.holder, conf_of(fleet)->membership_lease_ms * 1000);
-	}
+	batch_know(words, members_epoch(fleet->joining.members, fleet->store_id, words->part));
+	batch_hold_as(words, fleet->holds.holder, conf_of(fleet)->membership_lease_ms * 1000);
 	if (!batch_compose(words, &command, &len)) {
 		finish(batch, NULL, 0);
 		return;

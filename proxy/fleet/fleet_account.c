@@ -41,12 +41,8 @@ static void open_shared(struct account *account, struct account_charge *charge,
 {
 	const struct way *way = charge->way;
 
-	/* Until the store has said which epoch it has, local waits too: nothing is known of it. */
-	charge->rule.waits_young =
-		charge->down == CONF_STORE_DOWN_REFUSE || charge->down == CONF_STORE_DOWN_STRICT;
-	charge->rule.waits = charge->rule.waits_young ||
-			     (charge->down == CONF_STORE_DOWN_LOCAL &&
-				     !fleet_knows_epoch(account->worker, charge->caller));
+	rule_set_waits(
+		&charge->rule, charge->down, fleet_knows_epoch(account->worker, charge->caller));
 	charge->quota = limit->amount;
 	charge->number = asked->limit;
 	charge->own_caller = asked->caller;

@@ -216,7 +216,7 @@ static void on_pay_more(struct deadline *deadline)
 }
 
 /* Of a cluster a fifth of the parts that this node has known, so that it asks all of them within
- * two leases, as long as a part is young (judge.lua). */
+ * two leases, as long as a part is young (epoch.lua). */
 static void ask_parts_for_epoch(struct fleet_worker *fleet)
 {
 	struct members *members = fleet_members(fleet->authority);

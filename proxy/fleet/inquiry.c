@@ -102,6 +102,17 @@ static bool read_answer(struct inquiry_call *call, struct answer *answer)
 	return good;
 }
 
+static void begin_batch(struct inquiry_call *call, const struct batch_function *function)
+{
+	struct fleet_worker *fleet = call->inquiry->worker->fleet.own;
+
+	batch_begin(&call->batch, function, fleet->prefix, call->part);
+	batch_know(
+		&call->batch, members_epoch(fleet->joining.members, fleet->store_id, call->part));
+	batch_hold_as(&call->batch, fleet->holds.holder,
+		fleet->worker->use->site->conf->fleet.membership_lease_ms * 1000);
+}
+
 static bool send_call(struct inquiry_call *call,
 	void (*answered)(struct store_call *call, const char *bytes, size_t len))
 {
@@ -128,7 +139,7 @@ static bool give_leased_back(struct inquiry_call *call, const struct answer *sai
 {
 	const struct inquiry *inquiry = call->inquiry;
 
-	batch_begin(&call->batch, &batch_lease, inquiry->worker->fleet.own->prefix, call->part);
+	begin_batch(call, &batch_lease);
 	for (unsigned i = 0; i < inquiry->count; i++) {
 		const struct inquiry_limit *limit = &inquiry->limits[i];
 		if (!asks(call, limit))
@@ -209,8 +220,8 @@ static void on_sums(struct store_call *store_call, const char *bytes, size_t len
 static bool describe(struct fleet_worker *fleet, struct inquiry_limit *limit)
 {
 	limit->rule = rule_of(limit->limit);
-	limit->rule.waits =
-		ladder_down(fleet->worker->use->site->conf, limit->limit) == CONF_STORE_DOWN_REFUSE;
+	rule_set_waits(&limit->rule, ladder_down(fleet->worker->use->site->conf, limit->limit),
+		fleet->parts[limit->part].knows_epoch);
 	if (limit->rule.kind == RULE_CALENDAR)
 		limit->rule.edges =
 			period_edges(&fleet->periods, limit->limit, fleet_store_us(fleet));
@@ -229,7 +240,7 @@ static bool begin_sums(struct inquiry_call *call, struct fleet_worker *fleet)
 
 static void put_limit(struct inquiry_call *call, const struct inquiry_limit *limit)
 {
-	static const struct batch_lease none = {.term_us = 1};
+	const struct batch_lease none = {.term_us = rule_term_us(&limit->rule)};
 	struct batch_charge charge = {&limit->rule, limit->limit->name, limit->caller, limit->cost};
 
 	if (call->function == FLEET_LEASE) {
@@ -251,13 +262,7 @@ static bool begin_call(struct inquiry_call *call, struct fleet_worker *fleet)
 
 	if (call->function == INQUIRY_RELAXED)
 		return begin_sums(call, fleet);
-	batch_begin(&call->batch, functions[call->function], fleet->prefix, call->part);
-	if (call->function == FLEET_JUDGE) {
-		batch_know(&call->batch,
-			members_epoch(fleet->joining.members, fleet->store_id, call->part));
-		batch_hold_as(&call->batch, fleet->holds.holder,
-			fleet->worker->use->site->conf->fleet.membership_lease_ms * 1000);
-	}
+	begin_batch(call, functions[call->function]);
 	for (unsigned i = 0; i < inquiry->count; i++) {
 		struct inquiry_limit *limit = &inquiry->limits[i];
 		if (!asks(call, limit))

@@ -37,11 +37,6 @@
 -- are kept of its caller (ring.lua): what is used, which is above 0, the newest slot, which was
 -- charged, and its count.
 --
--- An epoch is the time since when this store remembers: one that lost its memory has another. Who
--- calls and knows an epoch (0: none) that is not this store's remembers what the store has
--- forgotten: limits that wait then count as full until their window has passed since. An epoch that
--- began with a caller who knew none is young for two leases: nodes that remember what the store has
--- forgotten may not have called yet. Limits that wait for that count as full meanwhile.
 -- None of them is there while this is loaded.
 local call, to_bytes, from_bytes, floor, ceil, sub, format, concat, next, pairs, tonumber, unpack
 
@@ -55,6 +50,7 @@ local longer = {}
 local quota, window, grain, burst, edges, form = {}, {}, {}, {}, {}, {}
 local shadow, full, bans, counts, traces = {}, {}, {}, {}, {}
 local now, epoch, lost, holder, lease
+local remember, waits, wait_after_loss -- epoch.lua
 -- The answer, in pieces, and a verdict of it.
 local pieces, piece_count, answer = {}, 0, {}
 

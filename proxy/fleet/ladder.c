@@ -17,7 +17,7 @@
 enum {
 	NAMED_MOST = 8,   /* limits of a rung that a line names */
 	SAME_MS = 1000,   /* answers differ so much about one time */
-	YOUNG_LEASES = 2, /* as judge.lua has it */
+	YOUNG_LEASES = 2, /* as epoch.lua has it */
 };
 
 bool ladder_init(struct ladder *ladder)

@@ -59,7 +59,7 @@ struct ladder {
 bool ladder_init(struct ladder *ladder);
 void ladder_end(struct ladder *ladder);
 
-/* What a part of the store said of its memory: of an epoch that is odd (judge.lua), that it has
+/* What a part of the store said of its memory: of an epoch that is odd (epoch.lua), that it has
  * lost it; of another that began less than two leases ago, that it may have. Times of the store. */
 struct ladder_memory {
 	uint64_t epoch, store_us, lease_ms;

@@ -125,7 +125,7 @@ static void plan(struct fleet_worker *fleet, struct lease_part *part, struct wis
 		.used = report.used,
 		.keep = report.keep,
 		.want = want,
-		.term_us = (uint64_t)term_ms * 1000,
+		.term_us = rule_term_us(&part->rule),
 	};
 }
 
@@ -139,8 +139,6 @@ static struct lease_part *add_part(
 		.rule = of->rule,
 		.limit = of->limit,
 		.is_strict = down == CONF_STORE_DOWN_STRICT};
-	filling->asks_memory |= part->is_strict;
-	filling->needs_memory |= down == CONF_STORE_DOWN_LOCAL;
 	return part;
 }
 
@@ -176,6 +174,7 @@ void lease_ask(struct fleet_batch *filling, struct question *question, struct ac
 		struct leased of = {charge->hand, charge->caller, charge->rule, charge->limit};
 		struct lease_part *part = add_part(filling, &of, charge->down);
 		charges[count] = account_batch_charge(charge, account->refused ? 0 : charge->cost);
+		leases[count].term_us = rule_term_us(&charge->rule);
 		part->question = question;
 		charge->taken_ns = now_ns; /* the store charges it later */
 		if (part->hand && !account->refused && lock_hand(charge))

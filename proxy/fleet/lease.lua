@@ -3,16 +3,16 @@
 -- leases, takes back what was not used of them, and judges single requests, by its own clock. The
 -- number in the names is as in judge.lua.
 --
--- FCALL sluice_lease_1 N epoch-key caller-key... request
+-- FCALL sluice_lease_1 N epoch-key caller-key... request known-epoch
 --
--- The request is one MessagePack array of integers: how many rules, and the rules, as in judge.lua;
--- then operations:
+-- The request is one MessagePack array of integers: 0; how long nodes of the fleet may be silent; how
+-- many rules, and the rules, as in judge.lua, all of them rings that do not ban; then operations:
 --   1 n (key rule cost slot units used keep want term epoch)*n
 --                          judges a request by n limits: all costs are charged, or none. Before
 --                          that, of the lease `slot` of that epoch (0: none) with so many units, a
 --                          part has been used and a part is kept; the rest comes back. After it
 --                          half of what is free, at most `want`, and what is kept are one
---                          lease, which ends `term` us from now.
+--                          lease, which ends `term` us from now. No lease of the limit is longer
 --   2 key rule cost epoch since
 --                          gives back something that was charged at this time or later, if that is
 --                          less than a window ago: else it may count no more, and what would be
@@ -23,6 +23,8 @@
 -- kept, how much is new, a time (until the cost fits where it does not, or a lease ends, which may
 -- return something; -1: never; else until something is free where nothing is, or all is free), and 1
 -- or 0: the cost fits or not.
+-- A limit that waits because the store has lost its memory, or may have (epoch.lua), is full until the
+-- longest lease of before has ended and its window has passed: nothing is charged, kept or given.
 --
 -- What is on lease until a time in slot k, [k q, (k + 1) q) where q is the quantum, may be used until
 -- then, and so counts until (k + 1) q + window. What was used counts from when the store is told.
@@ -32,12 +34,13 @@
 local call, to_bytes, from_bytes, floor, ceil -- none of them is there while this is loaded
 
 local kept, quantum, slots, used, leased, total, window_of, changed
-local quota, window, grain, shadow
-local now, epoch
+local quota, window, grain, shadow, is_waiting
+local now, epoch, lost, lease, format
+local remember, waits, wait_after_loss -- epoch.lua
 
 local function clear()
 	quantum, slots, used, leased, total, window_of, changed = {}, {}, {}, {}, {}, {}, {}
-	quota, window, grain, shadow = {}, {}, {}, {}
+	quota, window, grain, shadow, is_waiting = {}, {}, {}, {}, {}
 end
 
 -- The place of a slot, which is made where there is none.
@@ -152,6 +155,12 @@ end
 
 local FIELDS = 10
 
+-- For how long the limit at this place of the request is full because of a loss, or false.
+local function wait_of(request, at)
+	local rule = request[at + 1]
+	return is_waiting[rule] and wait_after_loss(window[rule] + request[at + 8])
+end
+
 -- What comes back of leases, before anything is judged. Returns how much goes on, by its place.
 local function report(request, at, till)
 	local keeps = {}
@@ -160,14 +169,15 @@ local function report(request, at, till)
 		missing_for(k, request[i + 1], 0)
 		keeps[i] = 0
 		if slot > 0 and request[i + 9] == epoch then
-			keeps[i] = settle(k, slot, request[i + 4], request[i + 5], request[i + 6])
+			local keep = wait_of(request, i) and 0 or request[i + 6]
+			keeps[i] = settle(k, slot, request[i + 4], request[i + 5], keep)
 			total[k] = total[k] + keeps[i] -- counted, until it has its new slot
 		end
 	end
 	return keeps
 end
 
-local function lease(k, rule, keeps, want, term)
+local function give_lease(k, rule, keeps, want, term)
 	local new = math.max(0, math.min(want, ceil((quota[rule] - total[k]) / 2)))
 	local slot = keeps + new > 0 and floor((now + term) / quantum[k]) or 0
 	total[k] = total[k] - keeps
@@ -182,22 +192,29 @@ local function ask(request, at, limits, answer, n)
 	local keeps = report(request, at, till)
 	for i = at, till, FIELDS do
 		local rule, cost = request[i + 1], request[i + 2]
-		if cost > 0 and missing_for(request[i], rule, cost) > 0 and not shadow[rule] then
+		local fits = missing_for(request[i], rule, cost) <= 0 and not wait_of(request, i)
+		if cost > 0 and not fits and not shadow[rule] then
 			admitted = 0
 		end
 	end
 	answer[n] = admitted
 	for i = at, till, FIELDS do
 		local k, rule, cost = request[i], request[i + 1], request[i + 2]
-		local missing = missing_for(k, rule, cost)
-		if admitted == 1 and missing <= 0 and cost > 0 then
+		local missing, wait = missing_for(k, rule, cost), wait_of(request, i)
+		local fits = missing <= 0 and not wait
+		if admitted == 1 and fits and cost > 0 then
 			add(k, floor(now / quantum[k]), cost, 0)
 		end
-		local want = missing <= 0 and request[i + 7] or 0
-		local slot, new = lease(k, rule, keeps[i], want, request[i + 8])
+		local want = fits and request[i + 7] or 0
+		local slot, new = give_lease(k, rule, keeps[i], want, request[i + 8])
 		answer[n + 1], answer[n + 2], answer[n + 3] = total[k], slot, keeps[i]
 		answer[n + 4], answer[n + 5] = new, time_of(k, rule, cost, missing)
-		answer[n + 6] = missing <= 0 and 1 or 0
+		answer[n + 6] = fits and 1 or 0
+		if wait then
+			answer[n + 1] = math.max(total[k], quota[rule])
+			answer[n + 5] = cost > quota[rule] and -1 or
+				math.max(wait, missing > 0 and answer[n + 5] or 0)
+		end
 		n = n + 6
 	end
 	return till + 1, n + 1
@@ -225,10 +242,11 @@ local function operate(request, at, answer)
 end
 
 local function read_rules(request)
-	local at = 2
-	for i = 1, request[1] do
-		quota[i], window[i], grain[i] = request[at], request[at + 1], request[at + 2]
-		shadow[i] = request[at + 3] == 1
+	local at = 4
+	for i = 1, request[3] do
+		local flags = request[at]
+		shadow[i], is_waiting[i] = flags % 2 == 1, waits(flags)
+		quota[i], window[i], grain[i] = request[at + 1], request[at + 2], request[at + 3]
 		at = at + 4
 	end
 	return at
@@ -249,23 +267,19 @@ local function save(keys)
 		else
 			local left = (last + 1) * quantum[k] + window_of[k] - now
 			call('SET', keys[k], table.concat(parts), 'EX',
-				string.format('%.0f', ceil(left / 1000000) + 2))
+				format('%.0f', ceil(left / 1000000) + 2))
 		end
 	end
 end
 
 local function run(keys, args)
 	call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
-	floor, ceil = math.floor, math.ceil
+	floor, ceil, format = math.floor, math.ceil, string.format
 	clear()
 	local time, request = call('TIME'), cmsgpack.unpack(args[1])
 	now = time[1] * 1000000 + time[2]
-	kept = call('MGET', unpack(keys))
-	epoch = tonumber(kept[1])
-	if not epoch then
-		epoch = now
-		call('SET', keys[1], string.format('%.0f', now))
-	end
+	kept, lease = call('MGET', unpack(keys)), request[2]
+	remember(keys[1], args[2])
 	local answer = { now, epoch }
 	operate(request, read_rules(request), answer)
 	save(keys)

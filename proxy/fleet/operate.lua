@@ -287,33 +287,6 @@ local function operate(request, at)
 	end
 end
 
--- What the store remembers, and what a caller knows that it has forgotten, or may yet turn out to
--- have forgotten: `lost` is then set. Of an epoch that admissions before it are missing, the number is
--- odd. Most callers know the epoch, as those before them did.
-local remembered
-local YOUNG = 2 -- leases
-
-local function remember(key, known)
-	if known == kept[1] and known == remembered then
-		return
-	end
-	local text, stored = known, tonumber(kept[1])
-	known, epoch = tonumber(known), stored
-	if not stored then
-		epoch = known == 0 and now + now % 2 or now - now % 2 + 1
-	elseif known > stored then -- it is what it was long ago
-		epoch = now - now % 2 + 1
-	elseif known ~= 0 and known < stored and stored % 2 == 0 then
-		epoch = stored + 1
-	end
-	if epoch ~= stored then
-		call('SET', key, format('%.0f', epoch))
-	end
-	local is_young = epoch % 2 == 0 and now < epoch + YOUNG * lease
-	lost = epoch % 2 == 1 or is_young
-	remembered = text == kept[1] and not is_young and text
-end
-
 -- How long a limit that waits is full, or false.
 local function wait_of(rule)
 	local after = window[rule]
@@ -325,10 +298,7 @@ local function wait_of(rule)
 	elseif form[rule] == holders then
 		after = lease
 	end
-	if epoch % 2 == 0 and after > YOUNG * lease then
-		after = YOUNG * lease
-	end
-	return epoch + after > now and epoch + after - now
+	return wait_after_loss(after)
 end
 
 -- What the kind of rule i says more; returns what follows.
@@ -353,8 +323,7 @@ local function read_rules(request)
 		quota[i], form[i], burst[i] = request[at + 1], forms[floor(flags / 16) % 4], false
 		at = read_kind(request, at + 2, i)
 		shadow[i], counts[i], bans[i] = flags % 2 == 1, flags % 8 >= 4, false
-		full[i] = lost and (epoch % 2 == 1 and flags % 4 >= 2 or epoch % 2 == 0 and flags >= 64)
-			and wait_of(i)
+		full[i] = waits(flags) and wait_of(i)
 		if flags % 16 >= 8 then
 			bans[i] = request[at]
 			at = at + 1

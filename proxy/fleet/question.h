@@ -118,9 +118,6 @@ struct fleet_batch {
 	enum fleet_function function;
 	struct lease_part *parts; /* of FLEET_LEASE; LEASE_PARTS_MOST */
 	unsigned part_count;
-	/* Of FLEET_LEASE: whether the store has lost its memory matters; and is to be known before
-	 */
-	bool needs_memory, asks_memory;
 	struct batch batch;
 };
 
@@ -138,9 +135,8 @@ struct filling {
 
 /* A part of the store, as a worker has it. */
 struct fleet_part_state {
-	bool was_lost;      /* its connection, or it has not been found yet */
-	bool knows_epoch;   /* since it was connected */
-	uint64_t judged_ms; /* when FLEET_JUDGE was last called */
+	bool was_lost;    /* its connection, or it has not been found yet */
+	bool knows_epoch; /* since it was connected */
 };
 
 /* Questions of a worker that the store has not answered; beyond them it is taken to be down. */

@@ -74,6 +74,12 @@ uint64_t rule_term_ms(const struct rule *rule)
 	return term_ms < TERM_MOST_MS ? term_ms : TERM_MOST_MS;
 }
 
+void rule_set_waits(struct rule *rule, enum conf_store_down down, bool knows_epoch)
+{
+	rule->waits_young = down == CONF_STORE_DOWN_REFUSE || down == CONF_STORE_DOWN_STRICT;
+	rule->waits = rule->waits_young || (down == CONF_STORE_DOWN_LOCAL && !knows_epoch);
+}
+
 bool rule_is_same(const struct rule *a, const struct rule *b)
 {
 	return a->quota == b->quota && a->window_us == b->window_us &&

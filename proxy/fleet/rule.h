@@ -18,8 +18,8 @@ enum rule_kind { RULE_RING, RULE_GCRA, RULE_CALENDAR, RULE_HOLDERS };
 struct rule {
 	enum rule_kind kind;
 	bool shadow, counts_refused;
-	bool waits;         /* full for a window when the store has forgotten (judge.lua) */
-	bool waits_young;   /* full while the store is young (judge.lua) */
+	bool waits;         /* full for a window when the store has forgotten (epoch.lua) */
+	bool waits_young;   /* full while the store is young (epoch.lua) */
 	uint32_t ban_count; /* 0: no bans */
 	uint64_t ban_per_us, ban_for_us; /* of bans */
 	uint64_t quota;
@@ -46,6 +46,14 @@ uint64_t rule_cost_most(const struct rule *rule);
 
 /* How long a lease of it lasts (fleet = lease). */
 uint64_t rule_term_ms(const struct rule *rule);
+static inline uint64_t rule_term_us(const struct rule *rule)
+{
+	return rule_term_ms(rule) * 1000;
+}
+
+/* Sets whether it waits. `knows_epoch`: the store has said which epoch it has. Until then nothing
+ * is known of its memory, and local waits too. */
+void rule_set_waits(struct rule *rule, enum conf_store_down down, bool knows_epoch);
 
 bool rule_is_same(const struct rule *a, const struct rule *b);
 

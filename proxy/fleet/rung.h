@@ -73,7 +73,7 @@ struct rung_facts {
 	uint64_t back_ms;   /* since when this node has it back after a loss; 0: it lost it never */
 	bool has_forgotten; /* it lost its memory while some node knew it, */
 	uint64_t forgot_ms; /* which began again then */
-	uint64_t young_ms;  /* until then its memory is young (judge.lua); 0: it is not */
+	uint64_t young_ms;  /* until then its memory is young (epoch.lua); 0: it is not */
 	uint64_t
 		shared_ms; /* when the share last admitted the caller; 0: never, as far as counts */
 	bool has_share;    /* it is known how many nodes divide the limit */

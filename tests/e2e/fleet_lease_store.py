@@ -1,35 +1,23 @@
 """The store's function for leases (proxy/fleet/lease.lua) by itself, in a real Redis: random operations
 beside a plain oracle, by a clock that the test sets, also backwards; and nodes that use their leases
 as they may, of which no window holds too much."""
-import os
-import re
-
 from lib.redis import Redis, pack, unpack
+from lib.store_clock import function_with_clock
 from lib.store_oracle import quantum_of
 from lib.tap import equal, main, test, true
 
-SOURCE = os.path.join(os.environ.get("top_srcdir", "."), "proxy", "fleet", "lease.lua")
 ASK, GIVE, CHARGE = 1, 2, 3
-
-
-def function_with_clock():
-    """The function by the time in the key `clock`; callers do not expire by Redis's own."""
-    with open(SOURCE, encoding="utf-8") as source:
-        text = source.read()
-    text, found = re.subn(r"call\('TIME'\)", "{ 0, call('GET', 'clock') }", text)
-    equal(found, 1, "places that ask for the time")
-    text, found = re.subn(r"'EX',\s*string.format\([^)]*\) \+ 2\)\)", "'EX', 100000)", text)
-    equal(found, 1, "places that let callers expire")
-    return text
+SHADOW, WAITS, WAITS_YOUNG = 1, 2, 64
+SILENCE = 400_000  # of nodes
 
 
 class Rule:
-    def __init__(self, quota, window, slots, shadow=False):
-        self.quota, self.window, self.shadow = quota, window, shadow
+    def __init__(self, quota, window, slots, shadow=False, waits=0):
+        self.quota, self.window, self.shadow, self.waits = quota, window, shadow, waits
         self.quantum = quantum_of(quota, window, slots)
 
     def words(self):
-        return [self.quota, self.window, self.quantum, int(self.shadow)]
+        return [SHADOW * self.shadow + self.waits, self.quota, self.window, self.quantum]
 
 
 class Oracle:
@@ -98,8 +86,8 @@ class Oracle:
 class Pair:
     def __init__(self, t, rules):
         self.redis = Redis(t).connect()
-        self.redis.ask("FUNCTION", "LOAD", function_with_clock())
-        self.now, self.epoch, self.rules = 1_800_000_000_000_000, 0, rules
+        self.redis.ask("FUNCTION", "LOAD", function_with_clock("lease", (r"'EX',\s*format[^\n]*", "'EX', 100000)", 1)))
+        self.now, self.epoch, self.rules, self.known = 1_800_000_000_000_000, 0, rules, 0
         self.oracles = {caller: Oracle(rule) for caller, rule in rules.items()}
         self.call([])  # its epoch: until it is known, nothing is given back
 
@@ -121,11 +109,11 @@ class Pair:
             else:
                 words += [number(keys, rest[0]), number(rules, self.rules[rest[0]]), rest[1]]
                 words += [self.epoch, self.now - rest[2]] if kind == GIVE else []
-        request = [len(rules)] + [w for rule in rules for w in rule.words()] + words
+        request = [0, SILENCE, len(rules)] + [w for rule in rules for w in rule.words()] + words
         self.redis.ask("SET", "clock", self.now)
-        answer = unpack(self.redis.ask("FCALL", "sluice_lease_1", len(keys), *keys, pack(request)))
+        answer = unpack(self.redis.ask("FCALL", "sluice_lease_1", len(keys), *keys, pack(request), self.known))
         equal(answer[0], self.now, "the time")
-        self.epoch = answer[1]
+        self.epoch = self.known = answer[1]
         return answer[2:]
 
     def expect(self, operations):
@@ -277,6 +265,69 @@ def epochs(t):
     slot = pair.call([(ASK, [(caller, 0, 0, 0, 0, 0, 10, 250_000)])])[2]
     pair.epoch = before
     equal(pair.call([(ASK, [(caller, 0, slot, 10, 0, 0, 0, 250_000)])])[1], 10, "the other node's lease counts on")
+
+
+def want(pair, caller, known, cost=1, lease=(0, 0, 0, 0), want=10):
+    """What a node that knows that epoch gets: admitted, used, the lease's slot, kept, new, a time, fits."""
+    pair.known = known
+    return pair.call([(ASK, [(caller, cost, *lease, want, pair.rules[caller].window // 4)])])
+
+
+@test("a store that nobody is known to have used gives nothing of limits that wait, for two leases or until those of "
+      "before count no more", workers=[1])
+def young(t):
+    rules = {f"f{{{n}}}a:lease": Rule(50, window, 31, waits=waits) for n, (window, waits) in enumerate(
+        ((400_000, WAITS + WAITS_YOUNG), (60_000_000, WAITS + WAITS_YOUNG), (60_000_000, WAITS), (60_000_000, 0)))}
+    short, long, local, other = rules
+    pair = Pair(t, rules)
+    born = pair.epoch
+    equal(born % 2, 0, "the epoch of a store that may have been emptied")
+    for caller, wait in ((short, 400_000 + 100_000), (long, 2 * SILENCE)):
+        equal(want(pair, caller, 0), [0, 50, 0, 0, 0, wait, 0], "full, and nothing on lease")
+        equal(want(pair, caller, born, cost=51)[5:], [-1, 0], "what never fits")
+    for caller in (local, other):
+        equal(want(pair, caller, 0)[:5:4], [1, 10], "admitted, and a lease")
+    pair.now = born + 499_999
+    equal(want(pair, short, 0)[0], 0, "to the end")
+    pair.now = born + 500_000
+    equal(want(pair, short, 0)[:5:4], [1, 10], "after it")
+    pair.now = born + 2 * SILENCE - 1
+    equal(want(pair, long, born)[0], 0, "to the end")
+    pair.now = born + 2 * SILENCE
+    equal(want(pair, long, born)[:5:4], [1, 10], "after it")
+    equal(pair.epoch, born, "the epoch")
+
+
+@test("a store of which a node knows that it has forgotten gives nothing of limits that wait until leases and uses of "
+      "before count no more", workers=[1])
+def forgotten(t):
+    waiting, shadow, other = "f{1}a:lease", "f{1}b:lease", "f{1}c:lease"
+    pair = Pair(t, {waiting: Rule(50, 4_000_000, 31, waits=WAITS), other: Rule(50, 4_000_000, 31),
+                    shadow: Rule(50, 4_000_000, 31, shadow=True, waits=WAITS)})
+    pair.now += 10_000_000
+    before = pair.epoch
+    for fresh_first in (False, True):
+        lease = want(pair, waiting, before)
+        equal(lease[4], 10, "a lease")
+        pair.redis.ask("DEL", "f{epoch}", waiting, shadow, other)
+        pair.now += 100_000
+        lost = pair.now
+        if fresh_first:
+            lease = want(pair, waiting, 0)
+            equal(lease[:5:4], [1, 10], "of a node that knows nothing")
+        left = lost + 5_000_000 - pair.now
+        answer = want(pair, waiting, before, lease=(lease[2], 10, 4, 6))
+        true(pair.epoch % 2 == 1 and pair.epoch > before, f"epoch {pair.epoch}")
+        true(abs(answer[5] - left) <= 2, f"full for {answer[5]} us, not {left}")
+        equal(answer[:5] + answer[6:], [0, 50, 0, 0, 0, 0], "full, and nothing is kept or new")
+        equal(want(pair, shadow, before)[:6:2], [1, 0, 0], "a shadow limit refuses nobody, and leases nothing")
+        equal(want(pair, other, before)[:5:4], [1, 10], "a limit that does not wait")
+        known, pair.now = pair.epoch, lost + 4_999_990
+        equal(want(pair, waiting, known)[0], 0, "to the end")
+        pair.now = lost + 5_000_010
+        equal(want(pair, waiting, before)[:5:4], [1, 10], "after it, also of a node that comes late")
+        equal(pair.epoch, known, "the epoch")
+        before, pair.now = known, pair.now + 20_000_000
 
 
 main()

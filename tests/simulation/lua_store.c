@@ -40,7 +40,10 @@ static const char surroundings[] =
 	"  call = function(what, ...) return calls[what](...) end,\n"
 	"  register_function = function(_, registered) run = registered end,\n"
 	"}\n"
-	"return function(at, request, ...) now = at return run({ ... }, { request }) end\n";
+	"return function(at, request, known, ...)\n"
+	"  now = at\n"
+	"  return run({ ... }, { request, known })\n"
+	"end\n";
 
 /* ---- struct and cmsgpack --------------------------------------------------------------------- */
 
@@ -170,16 +173,19 @@ const char *store_call(
 	lua_settop(store->lua, 0);
 	lua_rawgeti(store->lua, LUA_REGISTRYINDEX, store->serve);
 	lua_pushnumber(store->lua, (double)now_us);
-	lua_pushnil(store->lua); /* the request's place: it comes behind the keys */
+	lua_pushnil(store->lua); /* the places of the arguments, which come behind the keys */
+	lua_pushnil(store->lua);
 	for (unsigned long i = 0; i < keys; i++) {
 		const char *key = next_word(&at, &word_len);
 		lua_pushlstring(store->lua, key, word_len);
 	}
-	const char *request = next_word(&at, &word_len);
-	lua_pushlstring(store->lua, request, word_len);
-	lua_replace(store->lua, 3);
+	for (int place = 3; place <= 4; place++) {
+		const char *argument = next_word(&at, &word_len);
+		lua_pushlstring(store->lua, argument, word_len);
+		lua_replace(store->lua, place);
+	}
 	assert(at <= command + len);
-	if (lua_pcall(store->lua, (int)keys + 2, 1, 0)) {
+	if (lua_pcall(store->lua, (int)keys + 3, 1, 0)) {
 		fprintf(stderr, "store: %s\n", lua_tostring(store->lua, -1));
 		return NULL;
 	}

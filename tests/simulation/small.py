@@ -7,7 +7,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FUNCTION = os.path.join(HERE, "..", "..", "proxy", "fleet", "lease.lua")
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
+from lib.store_function import function_text  # noqa: E402
+
+FUNCTION = function_text("lease")
 PROGRAM = os.path.abspath("tests/simulation/simulate_fleet")
 FLEET = {"nodes": 20, "callers": 2000, "rate": 2000, "seconds": 12, "quota": 1000, "window": 5, "exponent": 1.3,
          "service-us": 73}
@@ -32,10 +35,13 @@ def point(title, passed, found=""):
 
 def simulate(settings, function=FUNCTION):
     """Its figures. The exit status is that of a fleet of which a window was too full, or none."""
-    words = [PROGRAM, function, os.path.join(HERE, "latencies.txt")]
-    for name, value in settings.items():
-        words += [f"--{name}", str(value)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    with tempfile.NamedTemporaryFile("w", suffix=".lua", encoding="utf-8") as text:
+        text.write(function)
+        text.flush()
+        words = [PROGRAM, text.name, os.path.join(HERE, "latencies.txt")]
+        for name, value in settings.items():
+            words += [f"--{name}", str(value)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or done.stderr:
         sys.exit(f"Bail out! {words}: exit status {done.returncode}, {done.stderr}")
     found = {name: float(value) for name, value in (line.split() for line in done.stdout.splitlines())}
@@ -45,14 +51,9 @@ def simulate(settings, function=FUNCTION):
 
 
 def simulate_mistake(right, wrong):
-    with open(FUNCTION, encoding="utf-8") as source:
-        text = source.read()
-    if text.count(right) != 1:
-        sys.exit(f"Bail out! {right!r} is not once in {FUNCTION}")
-    with tempfile.NamedTemporaryFile("w", suffix=".lua", encoding="utf-8") as mistaken:
-        mistaken.write(text.replace(right, wrong))
-        mistaken.flush()
-        return simulate(BUSY, mistaken.name)
+    if FUNCTION.count(right) != 1:
+        sys.exit(f"Bail out! {right!r} is not once in the function")
+    return simulate(BUSY, FUNCTION.replace(right, wrong))
 
 
 def main():

@@ -120,7 +120,6 @@ struct fleet_batch *fleet_filling(struct fleet_worker *fleet, enum fleet_functio
 	batch->function = function;
 	batch->next = NULL;
 	batch->part_count = 0;
-	batch->needs_memory = batch->asks_memory = false;
 	batch_begin(&batch->batch, &batch_lease, "", 0);
 	return node->filling = batch;
 }

@@ -360,11 +360,12 @@ static void quanta_of_all_windows_divide_each_other(void **state)
 
 static void leases_are_asked_and_answered(void **state)
 {
-	static const int64_t expected[] = {
-		1, 5, 1000000, 1, 0, 1, 1, 2, 1, 3, 70, 9, 4, 5, 8, 250000, 77, 2, 2, 1, 2, 77, 88};
+	static const int64_t expected[] = {0, 4000, 1, 66, 5, 1000000, 1, 1, 1, 2, 1, 3, 70, 9, 4,
+		5, 8, 250000, 77, 2, 2, 1, 2, 77, 88};
 	static const uint8_t bytes[] = {0x99, 1, 2, 1, 6, 70, 5, 3, 0xff, 1};
 	struct batch *batch = calloc(1, sizeof(*batch));
-	struct batch_charge charge = charge_of(&five, "it", 0xabc);
+	struct rule waits = five;
+	struct batch_charge charge = charge_of(&waits, "it", 0xabc);
 	struct batch_lease lease = {70, 77, 9, 4, 5, 8, 250000};
 	struct answer_lease found;
 	struct answer answer;
@@ -373,13 +374,18 @@ static void leases_are_asked_and_answered(void **state)
 	size_t len;
 
 	(void)state;
+	rule_set_waits(&waits, CONF_STORE_DOWN_REFUSE, true);
 	batch_begin(batch, &batch_lease, "p", 0);
+	batch_know(batch, 777);
+	batch_hold_as(batch, 9, 4000);
 	charge.cost = 3;
 	batch_ask_lease(batch, &charge, &lease, 1);
 	charge.cost = 2;
 	batch_give_lease(batch, &charge, 77, 88);
 	assert_true(batch_compose(batch, &command, &len));
 	assert_non_null(strstr(command, "$14\r\nsluice_lease_1\r\n"));
+	assert_non_null(strstr(command, "$10\r\np{epoch}:1\r\n"));
+	assert_memory_equal(command + len - 9, "$3\r\n777\r\n", 9);
 	assert_non_null(strstr(command, "$43\r\np{00000000000000000000000000000abc}it:lease\r\n"));
 	struct integers numbers = request_of(command, len);
 	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));

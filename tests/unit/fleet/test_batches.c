@@ -14,6 +14,7 @@
 #include "site/site_use.h"
 #include "stats/stats.h"
 #include "worker/worker.h"
+#include "worker/worker_clock.h"
 
 static struct {
 	struct worker worker;
@@ -24,7 +25,8 @@ static struct {
 	struct members members;
 	struct fleet_worker fleet;
 	struct fleet_batch *sent[8];
-	unsigned sent_count, failed, timed, late;
+	unsigned sent_count, failed, timed, late, learned;
+	uint64_t epoch; /* that was learned last */
 	unsigned given; /* as a batch fails */
 	bool is_lost;   /* nothing can be sent */
 } world;
@@ -56,6 +58,13 @@ uint64_t __wrap_store_link_oldest_of_all_ms(const struct store_link *store)
 {
 	(void)store;
 	return UINT64_MAX;
+}
+
+uint64_t __wrap_worker_throttle_ns(struct worker *worker);
+uint64_t __wrap_worker_throttle_ns(struct worker *worker)
+{
+	assert_ptr_equal(worker, &world.worker);
+	return 0;
 }
 
 /* ---- what a test does ------------------------------------------------------------------------ */
@@ -90,8 +99,18 @@ static void on_timed(struct fleet_worker *fleet, unsigned part, bool is_late)
 	world.late += is_late;
 }
 
-static const struct batches_calls calls = {
-	.timed = on_timed, .answered = {[FLEET_JUDGE] = on_answered, [FLEET_LEASE] = on_answered}};
+static void on_learn(struct fleet_worker *fleet, unsigned part, const struct answer *answer)
+{
+	assert_ptr_equal(fleet, &world.fleet);
+	assert_int_equal(part, 0);
+	assert_int_equal(answer->now_us, 7);
+	world.learned++;
+	world.epoch = answer->epoch;
+}
+
+static const struct batches_calls calls = {.timed = on_timed,
+	.learn = on_learn,
+	.answered = {[FLEET_JUDGE] = on_answered, [FLEET_LEASE] = on_answered}};
 
 static int begin(void **state)
 {
@@ -172,41 +191,45 @@ static void there_is_room_or_none(void **state)
 	}
 }
 
-/* A lease for a limit that needs the store's memory: it is asked about again after a
- * membership_lease, or with each call. */
-static unsigned lease(bool needs_memory, bool asks_memory, uint64_t now_ms)
+static void ask_for_a_lease(void)
 {
 	const struct batch_charge charge = {&rule, "it", {1, 1 << 8}, 1};
 	const struct batch_lease none = {.term_us = 1};
-	struct fleet_batch *filling;
+	struct fleet_batch *filling = fleet_filling(&world.fleet, FLEET_LEASE, charge.caller, 1);
 
-	world.worker.loop.now_known = true;
-	world.worker.loop.now_ms = now_ms;
-	world.sent_count = 0;
-	filling = fleet_filling(&world.fleet, FLEET_LEASE, charge.caller, 1);
 	batch_ask_lease(&filling->batch, &charge, &none, 1);
-	filling->needs_memory = needs_memory;
-	filling->asks_memory = asks_memory;
-	batches_send(&world.fleet, FLEET_LEASE);
-	assert_int_equal(world.sent[world.sent_count - 1]->function, FLEET_LEASE);
-	for (unsigned i = 0; i < world.sent_count; i++)
-		world.sent[i]->call.answered(&world.sent[i]->call, NULL, 0);
-	if (world.sent_count == 2)
-		assert_int_equal(world.sent[0]->function, FLEET_JUDGE);
-	unsigned count = world.sent_count;
-	world.sent_count = 0;
-	return count;
 }
 
-static void the_store_is_asked_for_its_memory_before_it_leases(void **state)
+/* A store that was emptied learns of that from calls of both functions, and says so in both
+ * answers. */
+static void all_calls_say_which_epoch_is_known_and_learn_it(void **state)
 {
+	static const uint8_t of_lease[] = {0x92, 7, 66};
+	static const double of_judge[] = {7, 55};
+	const char *command;
+	size_t len;
+
 	(void)state;
-	assert_int_equal(lease(false, false, 100000), 1);
-	assert_int_equal(lease(true, false, 100000), 2);
-	assert_int_equal(lease(true, false, 104999), 1);
-	assert_int_equal(lease(true, false, 105000), 2);
-	assert_int_equal(lease(false, true, 105000), 2);
-	assert_int_equal(lease(true, true, 105001), 2);
+	members_learn_epoch(&world.members, 0, 0, 44);
+	world.failed = 1;
+	give(1);
+	ask_for_a_lease();
+	for (int function = 0; function < FLEET_FUNCTIONS; function++)
+		assert_true(batches_send(&world.fleet, function));
+	assert_int_equal(world.sent_count, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		struct fleet_batch *sent = world.sent[i];
+		bool is_lease = sent->function == FLEET_LEASE;
+		assert_int_equal(sent->batch.lease_us, 5000000);
+		assert_true(batch_compose(&sent->batch, &command, &len));
+		assert_memory_equal(command + len - 8, "$2\r\n44\r\n", 8);
+		sent->call.answered(&sent->call,
+			is_lease ? (const char *)of_lease : (const char *)of_judge,
+			is_lease ? sizeof(of_lease) : sizeof(of_judge));
+		assert_int_equal(world.learned, i + 1);
+		assert_int_equal(world.epoch, is_lease ? 66 : 55);
+	}
+	world.sent_count = 0;
 }
 
 static void answers_are_late_at_the_timeout(void **state)
@@ -238,7 +261,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_full_one_leaves_for_the_next),
 		TEST(there_is_room_or_none),
-		TEST(the_store_is_asked_for_its_memory_before_it_leases),
+		TEST(all_calls_say_which_epoch_is_known_and_learn_it),
 		TEST(answers_are_late_at_the_timeout),
 	};
 

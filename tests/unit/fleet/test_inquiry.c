@@ -21,7 +21,7 @@
 
 enum { BEGIN_MS = 1000000, QUOTA = 10, WINDOW_US = 2000000, LEASE_MS = 5000, CALLS = 8 };
 enum { SILENCE_MS = 1000, EPOCH = 44, HOLDER = 7 };
-enum { ASK = 1, GIVE = 2, LOOK = 4, FORGET = 6 }; /* of judge.lua and lease.lua */
+enum { ASK = 1, GIVE = 2, LOOK = 4, FORGET = 6, WAITS = 2 + 64 }; /* of judge.lua and lease.lua */
 
 static char prefix[] = "f";
 
@@ -107,6 +107,7 @@ static int begin(void **state)
 	world.fleet.prefix = prefix;
 	world.fleet.joining.members = &world.members;
 	world.fleet.holds.holder = HOLDER;
+	world.fleet.parts[0].knows_epoch = true;
 	world.inquiry.done = on_done;
 	add(&world.limits[0], CONF_FLEET_EXACT, "exact");
 	add(&world.limits[1], CONF_FLEET_LEASE, "lease");
@@ -262,13 +263,18 @@ static void a_look_says_what_the_node_remembers(void **state)
 	struct call_words words;
 
 	(void)state;
-	world.limits[0].store_down = CONF_STORE_DOWN_REFUSE;
-	about(0, 1, 1);
+	for (unsigned i = 0; i < 2; i++) {
+		world.limits[i].store_down =
+			i == 0 ? CONF_STORE_DOWN_REFUSE : CONF_STORE_DOWN_STRICT;
+		about(i, 1, 1);
+	}
 	ask();
-	call_words_read(&words, world.calls[0]->command, world.calls[0]->len);
-	assert_int_equal(words.numbers[3], 2);
-	assert_string_equal(words.texts[words.count - 1], "44");
-	lose(0);
+	for (unsigned i = 0; i < 2; i++) {
+		call_words_read(&words, world.calls[i]->command, world.calls[i]->len);
+		assert_int_equal(words.numbers[3], WAITS);
+		assert_string_equal(words.texts[words.count - 1], "44");
+		lose(i);
+	}
 	assert_done(false);
 }
 
@@ -279,9 +285,10 @@ static void a_leased_limit_is_asked_for_nothing(void **state)
 			     *never = about(1, 3, QUOTA + 1);
 	ask();
 	assert_int_equal(world.count, 1);
-	SAYS(0, batch_lease.name, LEASE_KEY, 1, QUOTA, WINDOW_US, 1, 0, /* the rule */
-		ASK, 1, 2, 1, 0, 0, 0, 0, 0, 0, 1, 0,                   /* nothing, for no time */
-		ASK, 1, 3, 1, 0, 0, 0, 0, 0, 0, 1, 0, ASK, 1, 4, 1, 0, 0, 0, 0, 0, 0, 1, 0);
+	SAYS(0, batch_lease.name, LEASE_KEY, 0, LEASE_MS * 1000, 1, 0, QUOTA, WINDOW_US, 1, ASK, 1,
+		2, 1, 0, 0, 0, 0, 0, 0, WINDOW_US / 4, 0, /* nothing */
+		ASK, 1, 3, 1, 0, 0, 0, 0, 0, 0, WINDOW_US / 4, 0, ASK, 1, 4, 1, 0, 0, 0, 0, 0, 0,
+		WINDOW_US / 4, 0);
 	ANSWER(0, 1000, 2, 1, 8, 0, 0, 0, 700, 1, 1, QUOTA, 0, 0, 0, 700, 1, 1, 0, 0, 0, 0, 0, 1);
 	assert_done(true);
 	assert_false(free_one->outcome.violated);
@@ -344,7 +351,8 @@ static void a_calendar_has_the_edges_of_its_periods(void **state)
 	about(0, 1, 1);
 	ask();
 	call_words_read(&words, world.calls[0]->command, world.calls[0]->len);
-	assert_int_equal(words.numbers[3], 2 + 16 * RULE_CALENDAR); /* it waits: shares fail it */
+	assert_int_equal(
+		words.numbers[3], WAITS + 16 * RULE_CALENDAR); /* it waits: shares fail it */
 	assert_int_equal(words.numbers[4], QUOTA);
 	for (unsigned i = 0; i < RULE_EDGES; i++) /* yesterday's beginning ... tomorrow's end */
 		assert_true(words.numbers[5 + i] % (UINT64_C(86400) * 1000000) == 0);
@@ -390,8 +398,8 @@ static void a_leased_limit_is_forgotten_after_the_look(void **state)
 	ANSWER(0, 1000, 66, 1, 8, 0, 0, 0, 700, 1);
 	assert_not_done();
 	assert_int_equal(world.count, 2);
-	SAYS(1, batch_lease.name, LEASE_KEY, 1, QUOTA, WINDOW_US, 1, 0, GIVE, 2, 1, QUOTA, 66,
-		1000);
+	SAYS(1, batch_lease.name, LEASE_KEY, 0, LEASE_MS * 1000, 1, 0, QUOTA, WINDOW_US, 1, GIVE, 2,
+		1, QUOTA, 66, 1000);
 	ANSWER(1, 1000, 66);
 	assert_done(true);
 	assert_int_equal(limit->outcome.remaining, 2);

@@ -307,14 +307,12 @@ static void a_strict_limit_takes_none_of_a_store_without_memory(void **state)
 	node.lacks_memory = true;
 	assert_int_equal(take(), WAY_ASK);
 	ask();
-	assert_true(node.filling->asks_memory && !node.filling->needs_memory);
 	answer(1, true, &(struct said){8, 5, 0, 7, 3000000, 1});
 	assert_int_equal(in_hand(), 0);
 	charge = charge_one(1);
 	charge->down = CONF_STORE_DOWN_LOCAL; /* its share decides from then on */
 	assert_int_equal(take(), WAY_ASK);
 	ask();
-	assert_true(!node.filling->asks_memory && node.filling->needs_memory);
 	answer(1, true, &(struct said){8, 5, 0, 7, 3000000, 1});
 	assert_int_equal(in_hand(), 7);
 }
@@ -919,6 +917,7 @@ static void many_leases_take_many_turns(void **state)
 	lease_node_end(&node);
 	node = (struct lease_node){.went_on = on_went_on};
 	lease_node_init(&node, 16384, stats_block(stats, 0));
+	node.hands.multiplier = UINT64_C(0x9e3779b97f4a7c15); /* some secrets fill a set */
 	at(BEGIN_MS);
 	for (uint64_t i = 0; i < 3000; i++) {
 		struct account_charge *charge = charge_one(1);
