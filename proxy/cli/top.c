@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/table.h"
 
 #define INTERVAL_MS   2000
@@ -24,14 +25,6 @@ struct view {
 	json_t *status, *limits, *callers;
 	uint64_t at_ms;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void view_clear(struct view *view)
 {
@@ -58,7 +51,7 @@ static int fetch(const struct call *call, struct view *view)
 		if (result != REMOTE_OK)
 			return result == REMOTE_REFUSED ? 1 : 3;
 	}
-	view->at_ms = now_ms();
+	view->at_ms = clock_monotonic_ms();
 	return 0;
 }
 

@@ -8,14 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
-#include "cli/remote.h"
+#include "fake_remote.h"
+#include "printed.h"
 #include "tests/unit/suite.h"
 
 #define WORDS_MAX  12
-#define ARGS_MAX   70
 #define TEXT_BYTES 4096
 
 /* The sluice that is asked. `asked` has `METHOD PATH`, and a blank and the body if there is one. */
@@ -29,23 +28,16 @@ static struct {
 
 static bool has_fleet; /* it is a node of one */
 
-int __wrap_remote_find(
-	struct remote *remote, const char *admin, const char *conf_path, const char *token_path);
-enum remote_result __wrap_remote_call(const struct remote *remote, const char *method,
-	const char *path, const json_t *body, json_t **answer);
-
-int __wrap_remote_find(
-	struct remote *remote, const char *admin, const char *conf_path, const char *token_path)
+static int find(const char *admin, const char *conf_path, const char *token_path)
 {
-	(void)remote;
 	snprintf(fake.conf, sizeof(fake.conf), "%s", conf_path);
 	snprintf(fake.admin, sizeof(fake.admin), "%s", admin ? admin : "");
 	snprintf(fake.token_file, sizeof(fake.token_file), "%s", token_path ? token_path : "");
 	return fake.find_status;
 }
 
-enum remote_result __wrap_remote_call(const struct remote *remote, const char *method,
-	const char *path, const json_t *body, json_t **answer)
+static enum remote_result call(const struct remote *remote, const char *method, const char *path,
+	const json_t *body, json_t **answer)
 {
 	if (remote->is_quiet) { /* behind a change: is there a fleet? */
 		assert_string_equal(path, "/api/v1/fleet");
@@ -63,55 +55,13 @@ enum remote_result __wrap_remote_call(const struct remote *remote, const char *m
 
 /* ---- a command that runs --------------------------------------------------------------------- */
 
-struct printed {
-	int status;
-	char out[TEXT_BYTES], err[TEXT_BYTES];
-};
-
-/* Sends what goes to `fd` to a file from now on. Returns where it went before. */
-static int redirect(int fd, FILE *file)
-{
-	int before = dup(fd);
-
-	assert_true(before >= 0);
-	assert_true(dup2(fileno(file), fd) >= 0);
-	return before;
-}
-
-static void read_back(int fd, int before, FILE *file, char text[static TEXT_BYTES])
-{
-	assert_true(dup2(before, fd) >= 0);
-	close(before);
-	rewind(file);
-	text[fread(text, 1, TEXT_BYTES - 1, file)] = '\0';
-	fclose(file);
-}
-
 static struct printed run_found(const char *const *words, const char *answer, int find_status)
 {
-	static char copies[ARGS_MAX][256];
-	char *argv[ARGS_MAX + 1] = {NULL};
-	FILE *out = tmpfile(), *err = tmpfile();
-	struct printed printed;
-	int argc = 0;
-
 	memset(&fake, 0, sizeof(fake));
 	fake.find_status = find_status;
 	fake.answer = answer;
 	fake.result = answer ? REMOTE_OK : REMOTE_REFUSED;
-	for (; argc < ARGS_MAX && words[argc]; argc++) {
-		snprintf(copies[argc], sizeof(copies[argc]), "%s", words[argc]);
-		argv[argc] = copies[argc];
-	}
-	assert_non_null(out);
-	assert_non_null(err);
-	fflush(stdout);
-	int out_before = redirect(STDOUT_FILENO, out), err_before = redirect(STDERR_FILENO, err);
-	printed.status = cli_operate(argc, argv);
-	fflush(stdout);
-	read_back(STDOUT_FILENO, out_before, out, printed.out);
-	read_back(STDERR_FILENO, err_before, err, printed.err);
-	return printed;
+	return printed_by(cli_operate, words);
 }
 
 /* `answer`: NULL, the sluice refuses. */
@@ -119,12 +69,6 @@ static struct printed run(const char *const *words, const char *answer)
 {
 	return run_found(words, answer, 0);
 }
-
-#define WORDS(...)                                                                                 \
-	(const char *const[])                                                                      \
-	{                                                                                          \
-		__VA_ARGS__, NULL                                                                  \
-	}
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
@@ -415,6 +359,8 @@ static void a_change_of_one_node_of_a_fleet_says_so(void **state)
 
 UNIT_SUITE(test_operate)
 {
+	fake_remote_find = find;
+	fake_remote_call = call;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_command_asks_one_thing),
 		cmocka_unit_test(options_say_whom_to_ask),

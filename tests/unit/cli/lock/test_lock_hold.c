@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "conf/conf.h"
+#include "fake_locks.h"
 #include "tests/unit/base/fake_clock.h"
 #include "tests/unit/suite.h"
 
@@ -25,8 +26,7 @@ static struct world {
 
 /* ---- in the place of the store and of clocks ------------------------------------------------- */
 
-void __wrap_locks_ask(struct locks *locks, struct lock_ask *ask);
-void __wrap_locks_ask(struct locks *locks, struct lock_ask *ask)
+static void ask(struct locks *locks, struct lock_ask *ask)
 {
 	assert_ptr_equal(locks, &world.store.locks);
 	assert_null(world.asked);
@@ -34,17 +34,14 @@ void __wrap_locks_ask(struct locks *locks, struct lock_ask *ask)
 	world.asks++;
 }
 
-void __wrap_locks_cancel(struct locks *locks, struct lock_ask *ask);
-void __wrap_locks_cancel(struct locks *locks, struct lock_ask *ask)
+static void cancel(struct lock_ask *ask)
 {
-	(void)locks;
 	assert_ptr_equal(world.asked, ask);
 	world.asked = NULL;
 	world.cancelled++;
 }
 
-bool __wrap_lock_store_look_refused(struct lock_store *store);
-bool __wrap_lock_store_look_refused(struct lock_store *store)
+static bool look_refused(struct lock_store *store)
 {
 	return store->is_refused;
 }
@@ -473,6 +470,9 @@ static void one_given_up_while_it_joins_is_left(void **state)
 
 UNIT_SUITE(test_lock_hold)
 {
+	fake_locks_ask = ask;
+	fake_locks_cancel = cancel;
+	fake_locks_look_refused = look_refused;
 	const struct CMUnitTest tests[] = {
 		HOLD_TEST(a_lease_is_renewed_from_before_it_was_asked_for),
 		HOLD_TEST(a_session_that_was_overtaken_is_lost),
