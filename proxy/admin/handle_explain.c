@@ -109,6 +109,12 @@ static const char *read_head(struct question *question)
 		!http_authority_parse(
 			http_head_find(&question->head, HTTP_FIELD_HOST), &question->authority))
 		return "The path or host is not valid.";
+	if (question->target.form == HTTP_TARGET_ABSOLUTE)
+		question->authority = question->target.authority; /* RFC 9112 section 3.2.2 */
+	if (question->target.form == HTTP_TARGET_ASTERISK) {
+		question->path = question->input.path = question->target.path;
+		return NULL;
+	}
 	if (http_path_normalise(question->target.path, question->path_text,
 		    sizeof(question->path_text), &question->path,
 		    &question->path_odd) != HTTP_PATH_OK)

@@ -8,12 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include <microhttpd.h>
 
 #include "admin/ask.h"
 #include "admin/services.h"
@@ -21,49 +18,28 @@
 #include "base/clock.h"
 #include "base/hs256.h"
 #include "daemon/daemon.h"
+#include "fake_mhd.h"
 #include "site/site.h"
 #include "tests/unit/suite.h"
 
-/* The fields of the request that is judged, and whether it came over a unix socket. */
+/* The fields of the request that is judged, and the main thread. */
 static struct {
 	const char *host, *origin, *authorization;
-	bool over_unix, main_has_stopped;
+	bool main_has_stopped;
 	unsigned asked; /* the main thread */
 } fake;
 
-const char *__wrap_MHD_lookup_connection_value(
-	struct MHD_Connection *connection, enum MHD_ValueKind kind, const char *key);
-const union MHD_ConnectionInfo *__wrap_MHD_get_connection_info(
-	struct MHD_Connection *connection, enum MHD_ConnectionInfoType type, ...);
-bool __wrap_asker_run(struct asker *asker, void (*run)(void *ctx), void *ctx);
-
-const char *__wrap_MHD_lookup_connection_value(
-	struct MHD_Connection *connection, enum MHD_ValueKind kind, const char *key)
+static const char *field(const char *name)
 {
-	(void)connection;
-	assert_int_equal(kind, MHD_HEADER_KIND);
-	if (strcmp(key, "Host") == 0)
+	if (strcmp(name, "Host") == 0)
 		return fake.host;
-	if (strcmp(key, "Origin") == 0)
+	if (strcmp(name, "Origin") == 0)
 		return fake.origin;
-	return strcmp(key, "Authorization") == 0 ? fake.authorization : NULL;
+	return strcmp(name, "Authorization") == 0 ? fake.authorization : NULL;
 }
 
-const union MHD_ConnectionInfo *__wrap_MHD_get_connection_info(
-	struct MHD_Connection *connection, enum MHD_ConnectionInfoType type, ...)
+static bool ask_main(void (*run)(void *ctx), void *ctx)
 {
-	static struct sockaddr address;
-	static union MHD_ConnectionInfo info = {.client_addr = &address};
-
-	(void)connection;
-	assert_int_equal(type, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	address.sa_family = fake.over_unix ? AF_UNIX : AF_INET;
-	return &info;
-}
-
-bool __wrap_asker_run(struct asker *asker, void (*run)(void *ctx), void *ctx)
-{
-	(void)asker;
 	fake.asked++;
 	if (!fake.main_has_stopped)
 		run(ctx);
@@ -95,7 +71,7 @@ static void without_tokens_pages_of_others_are_refused(void **state)
 	assert_int_equal(judged(&services, ADMIN_READ), 403);
 	assert_int_equal(judged(&services, ADMIN_PUBLISH), 403);
 	assert_int_equal(judged(&services, ADMIN_ANYONE), 0);
-	fake.over_unix = true; /* no browser connects there */
+	fake_mhd_over_unix = true; /* no browser connects there */
 	assert_int_equal(judged(&services, ADMIN_WRITE), 0);
 	assert_int_equal(fake.asked, 0);
 }
@@ -177,6 +153,8 @@ static void a_publisher_signs(void **state)
 
 UNIT_SUITE(test_authorize)
 {
+	fake_mhd_field = field;
+	fake_asker_run = ask_main;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_tokens_pages_of_others_are_refused),
 		cmocka_unit_test(a_token_has_a_role),
