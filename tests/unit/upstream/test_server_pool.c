@@ -2,8 +2,11 @@
  * which order. */
 #include "upstream/server_pool.h"
 
-#include <pthread.h>
-#include <sched.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "linked.h"
 #include "tests/unit/random.h"
@@ -241,7 +244,7 @@ static void go_on(struct pool_line *line)
 	gone_on[gone_on_count++] = CONTAINER_OF(line, struct waiting, line)->number;
 }
 
-static enum pool_wait wait(
+static enum pool_wait line_up(
 	struct linked *l, struct waiting *waiting, unsigned number, uint64_t servers)
 {
 	waiting->number = number;
@@ -263,8 +266,8 @@ static void the_first_in_line_has_the_next(void **state)
 	gone_on_count = 0;
 	struct server_connection *a = linked_get(&l), *b = linked_get(&l);
 	assert_false(pool_has_waiters(upstream_of(&l)));
-	assert_int_equal(wait(&l, &first, 1, 1), POOL_WAITS);
-	assert_int_equal(wait(&l, &second, 2, 1), POOL_WAITS);
+	assert_int_equal(line_up(&l, &first, 1, 1), POOL_WAITS);
+	assert_int_equal(line_up(&l, &second, 2, 1), POOL_WAITS);
 	assert_true(pool_has_waiters(upstream_of(&l)));
 	assert_int_equal(pool_waits_for(&first.line), 1);
 	server_connection_keep(a);
@@ -274,7 +277,7 @@ static void the_first_in_line_has_the_next(void **state)
 	assert_int_equal(gone_on[0], 1);
 	/* It found none after all, and keeps its place before the second. */
 	assert_ptr_equal(linked_get(&l), a);
-	assert_int_equal(wait(&l, &first, 1, 1), POOL_WAITS);
+	assert_int_equal(line_up(&l, &first, 1, 1), POOL_WAITS);
 	server_connection_close(b);
 	stage_turn(l.stage);
 	assert_int_equal(gone_on_count, 2);
@@ -297,17 +300,17 @@ static void one_that_is_free_already_is_not_waited_for(void **state)
 	(void)state;
 	begin_bounded(&l);
 	struct server_connection *a = linked_get(&l);
-	assert_int_equal(wait(&l, &waiting, 1, 1), POOL_HAS_ONE);
+	assert_int_equal(line_up(&l, &waiting, 1, 1), POOL_HAS_ONE);
 	assert_null(waiting.line.waiter);
 	struct server_connection *b = linked_get(&l);
-	assert_int_equal(wait(&l, &waiting, 1, 2), POOL_HAS_ONE); /* at the other server */
-	assert_int_equal(wait(&l, &waiting, 1, 0), POOL_WAITS);   /* at none */
+	assert_int_equal(line_up(&l, &waiting, 1, 2), POOL_HAS_ONE); /* at the other server */
+	assert_int_equal(line_up(&l, &waiting, 1, 0), POOL_WAITS);   /* at none */
 	pool_leave(&waiting.line);
 	pool_leave(&waiting.line);
 	assert_null(waiting.line.waiter);
 	assert_false(pool_has_waiters(upstream_of(&l)));
 	server_connection_keep(a); /* an idle one is as good */
-	assert_int_equal(wait(&l, &waiting, 1, 1), POOL_HAS_ONE);
+	assert_int_equal(line_up(&l, &waiting, 1, 1), POOL_HAS_ONE);
 	server_connection_close(a);
 	server_connection_close(b);
 	linked_end(&l);
@@ -326,9 +329,9 @@ static void each_waits_for_its_servers(void **state)
 	struct server_connection *a = linked_get(&l), *b = linked_get(&l);
 	l.server = other;
 	struct server_connection *c = linked_get(&l);
-	assert_int_equal(wait(&l, &first, 1, 2), POOL_WAITS);
-	assert_int_equal(wait(&l, &second, 2, 1), POOL_WAITS);
-	assert_int_equal(wait(&l, &third, 3, 3), POOL_WAITS);
+	assert_int_equal(line_up(&l, &first, 1, 2), POOL_WAITS);
+	assert_int_equal(line_up(&l, &second, 2, 1), POOL_WAITS);
+	assert_int_equal(line_up(&l, &third, 3, 3), POOL_WAITS);
 	server_connection_close(a);
 	stage_turn(l.stage);
 	assert_int_equal(gone_on_count, 1);
@@ -354,9 +357,9 @@ static void one_that_leaves(void **state)
 	begin_bounded(&l);
 	gone_on_count = 0;
 	struct server_connection *a = linked_get(&l), *b = linked_get(&l);
-	wait(&l, &first, 1, 1);
-	wait(&l, &second, 2, 1);
-	wait(&l, &third, 3, 1);
+	line_up(&l, &first, 1, 1);
+	line_up(&l, &second, 2, 1);
+	line_up(&l, &third, 3, 1);
 	pool_leave(&second.line);
 	server_connection_close(a);
 	pool_leave(&first.line);
@@ -377,7 +380,7 @@ static void a_higher_bound_wakes_as_many(void **state)
 	gone_on_count = 0;
 	struct server_connection *a = linked_get(&l), *b = linked_get(&l);
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(wait(&l, &waiting[i], i, 1), POOL_WAITS);
+		assert_int_equal(line_up(&l, &waiting[i], i, 1), POOL_WAITS);
 	pool_set_bound(l.server->state, 1);
 	stage_turn(l.stage);
 	assert_int_equal(gone_on_count, 0);
@@ -407,7 +410,7 @@ static void those_that_are_shared_wake_as_many(void **state)
 	server_connection_keep(other);
 	pool_set_bound(l.server->state, 1);
 	assert_null(linked_get_of(&l, 0, false));
-	assert_int_equal(wait(&l, &waiting, 1, 1), POOL_WAITS);
+	assert_int_equal(line_up(&l, &waiting, 1, 1), POOL_WAITS);
 	pool_share(l.server->state, l.stage->workers[1]);
 	stage_turn(l.stage);
 	assert_int_equal(gone_on_count, 1);
@@ -436,8 +439,8 @@ static void one_that_lacks_a_connection_leaves_the_place_to_one_that_has(void **
 	begin_with_places(&l);
 	struct server_connection *a = linked_get(&l), *b = linked_get(&l);
 	assert_true(server_take_place(l.server));
-	assert_int_equal(wait(&l, &first, 1, 1), POOL_WAITS);
-	assert_int_equal(wait(&l, &second, 2, 1), POOL_WAITS);
+	assert_int_equal(line_up(&l, &first, 1, 1), POOL_WAITS);
+	assert_int_equal(line_up(&l, &second, 2, 1), POOL_WAITS);
 	server_done(l.server);
 	stage_turn(l.stage);
 	assert_int_equal(gone_on_count, 1);
@@ -450,55 +453,52 @@ static void one_that_lacks_a_connection_leaves_the_place_to_one_that_has(void **
 	linked_end(&l);
 }
 
-#define TRIES 20000
-
-/* Another worker, which tries to have a place as often as told to. */
-struct other {
-	struct server *server;
-	atomic_uint told, done;
-};
-
-static void *try_places(void *arg)
+/* A process of its own that tries to have a place, and stands at its first instruction. */
+static pid_t begin_to_try(struct server *server)
 {
-	struct other *other = arg;
+	pid_t child = fork();
+	int status;
 
-	for (unsigned i = 1; i <= TRIES; i++) {
-		for (unsigned spins = 0; atomic_load(&other->told) < i; spins++)
-			if (spins > 1000) /* it has no processor */
-				sched_yield();
-		if (server_take_place(other->server))
-			server_done(other->server);
-		atomic_store(&other->done, i);
+	assert_true(child >= 0);
+	if (child == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+			_exit(2);
+		raise(SIGSTOP);
+		_exit(server_take_place(server));
 	}
-	return NULL;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return WIFSTOPPED(status) ? child : 0;
 }
 
-/* A try that fails must not look like a place that is taken. */
-static void a_place_given_back_wakes_one_whatever_others_try(void **state)
+/* A try that fails must not look like a place that is taken: who gives one back then, and sees
+ * none free, wakes nobody. Looks after each instruction, in place of another thread. */
+static void a_try_that_fails_takes_no_place_meanwhile(void **state)
 {
-	struct other other = {0};
 	struct linked l;
-	pthread_t thread;
+	pid_t child;
+	int status;
 
 	(void)state;
 	begin_with_places(&l);
-	other.server = l.server;
-	assert_int_equal(pthread_create(&thread, NULL, try_places, &other), 0);
-	for (unsigned i = 1; i <= TRIES; i++) {
-		struct waiting waiting = {.line.has_connection = true};
-		assert_true(server_take_place(l.server));
-		assert_int_equal(wait(&l, &waiting, 0, 1), POOL_WAITS);
-		atomic_store(&other.told, i);
-		for (volatile unsigned pause = i % 256; pause > 0; pause--)
-			; /* to meet it at each of its steps */
-		server_done(l.server);
-		while (atomic_load(&other.done) < i)
-			sched_yield();
-		assert_false(pool_has_waiters(upstream_of(&l)));
-		pool_run(l.stage->worker);
-		gone_on_count = 0;
+	assert_true(server_take_place(l.server));
+	child = begin_to_try(l.server);
+	if (child == 0) {
+		linked_end(&l);
+		skip(); /* ptrace is not allowed */
 	}
-	pthread_join(thread, NULL);
+	for (;;) {
+		assert_int_equal(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL), 0);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		if (!WIFSTOPPED(status))
+			break;
+		errno = 0;
+		long seen = ptrace(PTRACE_PEEKDATA, child, &l.server->state->in_flight, NULL);
+		assert_int_equal(errno, 0);
+		assert_int_equal(*(unsigned *)&seen, 1);
+	}
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), false);
+	server_done(l.server);
 	linked_end(&l);
 }
 
@@ -574,7 +574,7 @@ UNIT_SUITE(test_server_pool)
 		cmocka_unit_test(a_higher_bound_wakes_as_many),
 		cmocka_unit_test(those_that_are_shared_wake_as_many),
 		cmocka_unit_test(one_that_lacks_a_connection_leaves_the_place_to_one_that_has),
-		cmocka_unit_test(a_place_given_back_wakes_one_whatever_others_try),
+		cmocka_unit_test(a_try_that_fails_takes_no_place_meanwhile),
 		cmocka_unit_test(no_connection_is_lost),
 	};
 
