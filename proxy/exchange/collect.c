@@ -1,6 +1,6 @@
 #include "exchange/collect.h"
 
-#include "record/account.h"
+#include "exchange/report.h"
 #include "exchange/exchange.h"
 #include "tunnel/passage.h"
 #include "exchange/reply.h"
@@ -14,7 +14,7 @@
 
 static void fail(struct exchange *x, const char *why)
 {
-	account_upstream_failure(x);
+	report_failure(x);
 	exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
 }
 

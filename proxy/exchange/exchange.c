@@ -15,8 +15,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
-#include "record/access.h"
-#include "record/account.h"
+#include "exchange/report.h"
 #include "exchange/hop.h"
 #include "ownership/owner_marks.h"
 #include "ownership/parting.h"
@@ -334,10 +333,8 @@ void exchange_end(struct exchange *x)
 	if (x->turn.unplaced) /* relaxed: see turn.c */
 		atomic_fetch_sub_explicit(&x->upstream->state->unplaced, 1, memory_order_relaxed);
 	settle(x);
-	if (logged && !x->tunnel.is_event) {
-		account_exchange(x);
-		exchange_log(x);
-	}
+	if (logged && !x->tunnel.is_event)
+		report_end(x);
 	if (x->client) {
 		if (x->client->hop)
 			hop_end(x->client->hop);

@@ -10,7 +10,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
-#include "record/account.h"
+#include "exchange/report.h"
 #include "exchange/exchange.h"
 #include "exchange/forward.h"
 #include "exchange/pin.h"
@@ -55,7 +55,7 @@ static void blame(struct exchange *x, enum connect_fault fault, const char *why)
 	if (fault == CONNECT_SERVER || x->attempt.search == SEARCH_AGAIN)
 		x->attempt.tried |= 1ULL << x->server->index;
 	if (fault != CONNECT_LOCAL && fault != CONNECT_NO_DESCRIPTOR)
-		account_upstream_failure(x);
+		report_failure(x);
 	find_server_log_failure(x, why);
 }
 

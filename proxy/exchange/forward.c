@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "record/account.h"
+#include "exchange/report.h"
 #include "exchange/exchange.h"
 #include "exchange/find_server.h"
 #include "exchange/reply.h"
@@ -84,7 +84,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		exchange_end(x); /* its client has left: there was nothing to answer */
 		return;
 	}
-	account_upstream_failure(x);
+	report_failure(x);
 	if (!stale || !safe) {
 		/* A reused connection that the server had closed meanwhile is nobody's fault. */
 		if (!stale)

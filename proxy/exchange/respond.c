@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "base/log.h"
-#include "record/account.h"
+#include "exchange/report.h"
 #include "exchange/collect.h"
 #include "exchange/endless.h"
 #include "exchange/exchange.h"
@@ -27,7 +27,7 @@
 static void bad_gateway(struct exchange *x, const char *why)
 {
 	server_note_failure(x->server, x->connection, why, worker_now_ms(x->worker));
-	account_upstream_failure(x);
+	report_failure(x);
 	exchange_drop_connection(x);
 	if (x->client)
 		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
@@ -278,7 +278,7 @@ void respond_to_head(struct exchange *x)
 		return;
 	}
 	x->answer.upstream_status = x->response.status;
-	account_server_response(x);
+	report_response(x);
 	server_note_success(x->server, x->connection);
 	if (x->turn.in_queue)
 		queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
@@ -470,7 +470,7 @@ void respond_run(struct exchange *x)
 		/* The head is out: only a cut tells the client that this is not all. */
 		x->turn.ticket.failed = x->client != NULL && (result == PUMP_SOURCE_ENDED ||
 								     result == PUMP_SOURCE_BROKEN);
-		account_upstream_failure(x);
+		report_failure(x);
 		server_note_failure(
 			x->server, x->connection, "response cut short", worker_now_ms(x->worker));
 		exchange_abort(x, "response cut short");
@@ -493,7 +493,7 @@ static void begin_tunnel(struct exchange *x)
 	if (!endless_begin(x))
 		return;
 	x->answer.status = x->answer.upstream_status = 101;
-	account_server_response(x);
+	report_response(x);
 	x->answer.begun = true;
 	x->close_client = true;
 	if (x->body)

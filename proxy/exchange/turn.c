@@ -11,7 +11,7 @@
 #include "exchange/turn.h"
 
 #include "base/container.h"
-#include "record/account.h"
+#include "exchange/report.h"
 #include "exchange/client.h"
 #include "exchange/delay_line.h"
 #include "exchange/exchange.h"
@@ -169,7 +169,7 @@ void turn_delay(struct exchange *x)
 
 	exchange_enter(x, EXCHANGE_DELAYED);
 	if (!x->turn.delayed)
-		account_delay(x);
+		report_delay(x);
 	x->turn.delayed = true;
 	x->attempt.search = SEARCH_FIRST;
 	turn_yield_place(x);

@@ -117,7 +117,7 @@ static struct omitted omitted_of_request(const struct exchange *x)
 			by_name = true;
 	}
 	if (x->trace != TRACE_NONE)
-		omitted.ids |= trace_omitted(x);
+		omitted.ids |= trace_omitted(x->trace);
 	omitted.others = by_name ? drops_request_field : NULL;
 	return omitted;
 }
@@ -317,8 +317,9 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	char *own = out.at;
 	forwarding_put(&out, x->client->forwarding, x);
 	put_request_id(&out, x);
-	if (x->trace != TRACE_NONE)
-		trace_put(&out, x);
+	if (x->trace == TRACE_BEGUN)
+		put_line(&out, SLICE("traceparent: "),
+			(struct slice){x->text.traceparent, sizeof(x->text.traceparent)});
 	if (has_changes) {
 		http_changes_filter(&out, own, &changes);
 		http_changes_put(&out, &changes, NULL);

@@ -1,165 +1,11 @@
-/* The values of an exchange's line in the access log. */
 #include "record/access.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "record/access_line.h"
-#include "record/access_text.h"
-#include "exchange/exchange.h"
-#include "http/forwarded.h"
-
-static uint64_t since_us(uint64_t from_ns, uint64_t to_ns)
-{
-	return from_ns && to_ns > from_ns ? (to_ns - from_ns) / 1000 : 0;
-}
-
-static const char *verdict_name(const struct exchange *x)
-{
-	static const char *const names[] = {
-		[GATE_ADMIT] = "admit",
-		[GATE_DELAY] = "delay",
-		[GATE_REFUSE] = "refuse",
-		[GATE_DENY] = "deny",
-		[GATE_AMBIGUOUS] = "ambiguous",
-		[GATE_NO_KEY] = "deny",
-		[GATE_UNKNOWN] = "deny",
-		[GATE_UNAVAILABLE] = "unavailable",
-	};
-
-	if (!x->times.judged_ns)
-		return "-";
-	if (x->gate.verdict.outcome == GATE_ADMIT && x->gate.verdict.shadowed)
-		return "shadow";
-	return names[x->gate.verdict.outcome];
-}
-
-/* The limit that decided: the first violated (in shadow mode only when nobody was refused), else
- * the first that applied. */
-static const char *limit_name(const struct exchange *x)
-{
-	const struct gate_verdict *verdict = &x->gate.verdict;
-
-	if (!x->times.judged_ns || verdict->limit_count == 0)
-		return "-";
-	for (unsigned i = 0; i < verdict->limit_count; i++) {
-		const struct gate_limit *limit = &verdict->limits[i];
-		if (limit->violated && !(verdict->violated && limit->limit->shadow))
-			return limit->limit->name;
-	}
-	return verdict->limits[0].limit->name;
-}
-
-static uint64_t queue_wait_us(const struct exchange *x)
-{
-	const struct ticket *ticket = &x->turn.ticket;
-
-	if (!ticket->entered_ns)
-		return 0;
-	/* Its turn never came: it waited until now. */
-	return since_us(ticket->entered_ns,
-		ticket->started_ns ? ticket->started_ns : worker_now_ns(x->worker));
-}
-
-/* Where the texts of a line are that are no one's own. */
-struct scratch {
-	char address[FORWARDED_ADDRESS_BYTES], caller[IDENTITY_SHORT_BYTES];
-	char target[ACCESS_TARGET_BYTES + 256], referer[ACCESS_REFERER_BYTES + 256]; /* redacted */
-};
-
-/* What the client sent, without its secrets. */
-static void read_request(
-	const struct exchange *x, struct scratch *scratch, struct access_line *line)
-{
-	const struct conf_text_list *secrets = &x->use->site->conf->query_keys;
-	const char *end = memchr(x->request.base, '\r', x->request.len);
-	const char *target_end = x->request.base + x->request.target_at + x->request.target_len;
-	struct slice *texts = line->texts;
-
-	texts[ACCESS_TARGET] = access_redact(
-		http_head_target(&x->request), secrets, scratch->target, sizeof(scratch->target));
-	if (end && end > target_end)
-		texts[ACCESS_VERSION] =
-			(struct slice){target_end + 1, (size_t)(end - target_end - 1)};
-	texts[ACCESS_REFERER] = access_redact(http_head_find(&x->request, HTTP_FIELD_REFERER),
-		secrets, scratch->referer, sizeof(scratch->referer));
-	texts[ACCESS_USER_AGENT] = http_head_find(&x->request, HTTP_FIELD_USER_AGENT);
-}
-
-/* Its path is its handshake's, without the query. */
-static void read_message(const struct exchange *x, struct access_line *line)
-{
-	line->texts[ACCESS_TARGET] = x->facts.path;
-	line->texts[ACCESS_VERSION] = SLICE("websocket");
-}
-
-/* Who sent it. */
-static void read_client(const struct exchange *x, struct scratch *scratch, struct access_line *line)
-{
-	static const uint8_t unset[16];
-	struct slice *texts = line->texts;
-
-	texts[ACCESS_CALLER] = SLICE("-");
-	if (x->times.judged_ns) {
-		identity_short(&x->gate.verdict.caller, scratch->caller);
-		texts[ACCESS_CALLER] = (struct slice){scratch->caller, sizeof(scratch->caller)};
-	}
-	if (memcmp(x->facts.address, unset, sizeof(unset)) != 0)
-		texts[ACCESS_ADDRESS] = (struct slice){scratch->address,
-			forwarded_address_text(x->facts.address, scratch->address)};
-	else
-		texts[ACCESS_ADDRESS] = x->client && x->client->peer
-						? forwarded_peer_text(x->client->peer)
-						: SLICE("-");
-}
-
-static void read_texts(const struct exchange *x, struct scratch *scratch, struct access_line *line)
-{
-	struct slice *texts = line->texts;
-
-	read_client(x, scratch, line);
-	texts[ACCESS_METHOD] = x->facts.method;
-	texts[ACCESS_HOST] = x->facts.host;
-	texts[ACCESS_SCHEME] = x->facts.is_https ? SLICE("https") : SLICE("http");
-	texts[ACCESS_ID] = x->request_id;
-	if (x->tunnel.is_message)
-		read_message(x, line);
-	else if (x->request.base && x->memory.head == x->request.base)
-		read_request(x, scratch, line);
-	if (x->trace != TRACE_GIVEN && x->trace != TRACE_BEGUN)
-		return;
-	texts[ACCESS_TRACE] =
-		(struct slice){x->text.traceparent + HTTP_TRACE_ID_AT, HTTP_TRACE_ID_BYTES};
-	texts[ACCESS_PARENT] =
-		(struct slice){x->text.traceparent + HTTP_PARENT_ID_AT, HTTP_PARENT_ID_BYTES};
-}
-
-void exchange_log(const struct exchange *x)
-{
-	uint64_t now_ns = worker_now_ns(x->worker);
-	struct scratch scratch;
-
-	if (!log_access_enabled() || (x->tunnel.is_message && !x->route->websocket.logs_messages))
-		return;
-	struct access_line line = {
-		.route = x->route ? x->route->name : NULL,
-		.limit = limit_name(x),
-		.verdict = verdict_name(x),
-		.upstream = x->route ? x->route->upstream->name : "-",
-		.outcome = x->outcome,
-		.status = x->answer.status,
-		.upstream_status = x->answer.upstream_status,
-		.received_bytes = x->up.content_bytes,
-		.sent_bytes = x->down.content_bytes + x->answer.reply_bytes,
-		.queue_us = queue_wait_us(x),
-		.total_us = since_us(x->times.began_ns, now_ns),
-		.upstream_us = since_us(x->times.started_ns, now_ns),
-	};
-	read_texts(x, &scratch, &line);
-	access_write(x->worker, x->use->site, &line);
-}
-
-/* ---- of one that goes on without its request ------------------------------------------------- */
+#include "worker/worker_clock.h"
 
 struct access_kept {
 	const char *limit, *verdict; /* of the site */
@@ -168,33 +14,30 @@ struct access_kept {
 	char texts[];
 };
 
-struct access_kept *access_keep(const struct exchange *x)
+struct access_kept *access_keep(struct access_line *line, uint64_t began_ns, uint64_t started_ns)
 {
-	struct access_line line = {0};
-	struct scratch scratch;
 	struct access_kept *kept;
 	size_t bytes = 0;
 
-	read_texts(x, &scratch, &line);
 	for (unsigned i = 0; i < ACCESS_TEXTS; i++) {
-		if (line.texts[i].len > access_text_bytes[i] + 1ul)
-			line.texts[i].len = access_text_bytes[i] + 1ul; /* still seen to be cut */
-		bytes += line.texts[i].len;
+		if (line->texts[i].len > access_text_bytes[i] + 1ul)
+			line->texts[i].len = access_text_bytes[i] + 1ul; /* still seen to be cut */
+		bytes += line->texts[i].len;
 	}
 	kept = malloc(sizeof(*kept) + bytes);
 	if (!kept)
 		return NULL;
-	kept->limit = limit_name(x);
-	kept->verdict = verdict_name(x);
-	kept->began_ns = x->times.began_ns;
-	kept->started_ns = x->times.started_ns;
-	kept->queue_us = queue_wait_us(x);
+	kept->limit = line->limit;
+	kept->verdict = line->verdict;
+	kept->began_ns = began_ns;
+	kept->started_ns = started_ns;
+	kept->queue_us = line->queue_us;
 	char *at = kept->texts;
 	for (unsigned i = 0; i < ACCESS_TEXTS; i++) {
-		kept->lengths[i] = (uint16_t)line.texts[i].len;
-		if (line.texts[i].len > 0)
-			memcpy(at, line.texts[i].at, line.texts[i].len);
-		at += line.texts[i].len;
+		kept->lengths[i] = (uint16_t)line->texts[i].len;
+		if (line->texts[i].len > 0)
+			memcpy(at, line->texts[i].at, line->texts[i].len);
+		at += line->texts[i].len;
 	}
 	return kept;
 }
@@ -214,7 +57,7 @@ void access_log_kept(struct worker *worker, const struct site *site, const struc
 	line->limit = kept->limit;
 	line->verdict = kept->verdict;
 	line->queue_us = kept->queue_us;
-	line->total_us = since_us(kept->began_ns, now_ns);
-	line->upstream_us = since_us(kept->started_ns, now_ns);
+	line->total_us = access_since_us(kept->began_ns, now_ns);
+	line->upstream_us = access_since_us(kept->started_ns, now_ns);
 	access_write(worker, site, line);
 }

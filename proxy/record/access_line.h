@@ -49,6 +49,12 @@ struct access_line {
 	uint64_t messages_received, messages_sent;
 };
 
+/* Microseconds between two times, 0 if there was none. */
+static inline uint64_t access_since_us(uint64_t from_ns, uint64_t to_ns)
+{
+	return from_ns && to_ns > from_ns ? (to_ns - from_ns) / 1000 : 0;
+}
+
 /* Writes it in the format of the site. */
 void access_write(struct worker *worker, const struct site *site, const struct access_line *line);
 

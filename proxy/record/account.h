@@ -1,6 +1,6 @@
 /*
- * The counts of an exchange (stats/): once, when it has ended; and what happened on its way that
- * its end does not show.
+ * What is counted of a request or message (stats/): its verdict, and its end. A room that serves
+ * them knows when; this one knows the counters.
  */
 #ifndef RECORD_ACCOUNT_H
 #define RECORD_ACCOUNT_H
@@ -8,12 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "stats/stats.h"
+
 struct conf_route;
-struct exchange;
+struct gate_verdict;
 struct site;
 struct worker;
 
-/* Its counts at its end, except its verdict. */
+/* The counts of a request or message at its end, except those of its verdict. */
 struct account_end {
 	uint64_t received_bytes, sent_bytes; /* of bodies */
 	uint64_t began_ns, started_ns, queue_ns;
@@ -22,22 +24,31 @@ struct account_end {
 	bool has_upstream_status;
 };
 
-/* It has ended. */
-void account_exchange(const struct exchange *exchange);
+/* A verdict, and the caller whom it concerns. */
+struct judged {
+	struct worker *worker;
+	const struct site *site;
+	const struct gate_verdict *verdict;
+	const uint8_t *address; /* the caller's, 16 bytes */
+};
 
-/* It continues without its request, for long perhaps: its verdict is counted now, and what is
- * returned when it is over, by account_kept. */
-struct account_end account_keep(const struct exchange *exchange);
-void account_kept(struct worker *worker, const struct site *site, const struct conf_route *route,
+/* The name under which a verdict is counted; NULL: nothing was judged. */
+enum stats_verdict account_verdict_of(const struct gate_verdict *verdict, bool was_delayed);
+
+/* Counts the verdict at the limits and at the plan. */
+void account_verdict(const struct judged *judged, enum stats_verdict counts_as);
+/* Its limits delay it. */
+void account_delay(const struct judged *judged);
+
+/* A request has ended. `route` may be NULL. */
+void account_request(struct worker *worker, const struct site *site, const struct conf_route *route,
+	const struct account_end *end);
+/* A message of a WebSocket has ended. */
+void account_message(struct worker *worker, const struct site *site, const struct conf_route *route,
 	const struct account_end *end);
 
-/* Its limits make it wait. */
-void account_delay(const struct exchange *exchange);
-
-/* Its server has sent a final response, or switched protocols. */
-void account_server_response(const struct exchange *exchange);
-
-/* A server of its upstream failed it. */
-void account_upstream_failure(const struct exchange *exchange);
+/* A server of the route's upstream has failed. */
+void account_upstream_failure(
+	struct worker *worker, const struct site *site, const struct conf_route *route);
 
 #endif

@@ -4,8 +4,6 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
-#include "exchange/exchange.h"
-#include "site/site.h"
 #include "worker/worker.h"
 
 /* splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): ids
@@ -27,17 +25,17 @@ static void seed(uint64_t seeds[2], unsigned worker)
 	seeds[1] = worker + 1;
 }
 
-static void write_new(struct exchange *x)
+static void write_new(struct worker *worker, char parent_text[HTTP_TRACEPARENT_BYTES])
 {
-	uint64_t *seeds = x->worker->trace_seeds;
+	uint64_t *seeds = worker->trace_seeds;
 	uint64_t trace[2], parent;
 
 	if (seeds[0] == 0 && seeds[1] == 0)
-		seed(seeds, x->worker->index);
+		seed(seeds, worker->index);
 	trace[0] = next(&seeds[0]);
 	trace[1] = next(&seeds[1]) | 1; /* no id is zero */
 	parent = next(&seeds[0]) | 1;
-	http_traceparent_write(x->text.traceparent, trace, parent);
+	http_traceparent_write(parent_text, trace, parent);
 }
 
 /* Is there one that is passed on as it came? */
@@ -50,37 +48,24 @@ static bool is_given(const struct http_head *head)
 	       http_traceparent_is_valid(http_head_find(head, HTTP_FIELD_TRACEPARENT));
 }
 
-void trace_begin(struct exchange *x)
+enum trace_kind trace_begin(struct worker *worker, enum conf_traceparent mode,
+	const struct http_head *head, char text[HTTP_TRACEPARENT_BYTES])
 {
-	enum conf_traceparent mode = x->use->site->conf->traceparent;
-	const struct http_head *head = &x->request;
-
 	if (mode == CONF_TRACEPARENT_OFF ||
 		(mode == CONF_TRACEPARENT_PASS && !http_head_has(head, HTTP_FIELD_TRACEPARENT)))
-		return;
+		return TRACE_NONE;
 	if (is_given(head)) {
-		memcpy(x->text.traceparent, http_head_find(head, HTTP_FIELD_TRACEPARENT).at,
+		memcpy(text, http_head_find(head, HTTP_FIELD_TRACEPARENT).at,
 			HTTP_TRACEPARENT_BYTES);
-		x->trace = TRACE_GIVEN;
-	} else if (mode == CONF_TRACEPARENT_BEGIN) {
-		write_new(x);
-		x->trace = TRACE_BEGUN;
-	} else {
-		x->trace = TRACE_DROPPED;
+		return TRACE_GIVEN;
 	}
+	if (mode != CONF_TRACEPARENT_BEGIN)
+		return TRACE_DROPPED;
+	write_new(worker, text);
+	return TRACE_BEGUN;
 }
 
-void trace_put(struct http_out *out, const struct exchange *x)
+uint32_t trace_omitted(enum trace_kind kind)
 {
-	if (x->trace != TRACE_BEGUN)
-		return;
-	http_out_slice(out, SLICE("traceparent: "));
-	http_out_slice(out, (struct slice){x->text.traceparent, sizeof(x->text.traceparent)});
-	http_out_slice(out, SLICE("\r\n"));
-}
-
-uint32_t trace_omitted(const struct exchange *x)
-{
-	return x->trace >= TRACE_BEGUN ? HTTP_FIELD_BIT(TRACEPARENT) | HTTP_FIELD_BIT(TRACESTATE)
-				       : 0;
+	return kind >= TRACE_BEGUN ? HTTP_FIELD_BIT(TRACEPARENT) | HTTP_FIELD_BIT(TRACESTATE) : 0;
 }

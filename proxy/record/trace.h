@@ -4,10 +4,11 @@
 
 #include <stdint.h>
 
-#include "http/out.h"
+#include "conf/conf.h"
+#include "http/message.h"
 #include "http/traceparent.h"
 
-struct exchange;
+struct worker;
 
 enum trace_kind {
 	TRACE_NONE,
@@ -16,13 +17,12 @@ enum trace_kind {
 	TRACE_DROPPED, /* not valid; tracestate is dropped with it (Trace Context, section 3.3) */
 };
 
-/* Looks at the request's head, according to `traceparent`. */
-void trace_begin(struct exchange *exchange);
+/* Decides by a request's head and the option `traceparent`. Writes the field's value to `text`
+ * where there is one (GIVEN, BEGUN). */
+enum trace_kind trace_begin(struct worker *worker, enum conf_traceparent mode,
+	const struct http_head *head, char text[HTTP_TRACEPARENT_BYTES]);
 
-/* Appends the line of one that was begun. */
-void trace_put(struct http_out *out, const struct exchange *exchange);
-
-/* Which fields of the request are left out for it: bits of http_head.ids. */
-uint32_t trace_omitted(const struct exchange *exchange);
+/* The fields of the request that are left out for it: bits of http_head.ids. */
+uint32_t trace_omitted(enum trace_kind kind);
 
 #endif

@@ -11,6 +11,7 @@
 #include "record/access_line.h"
 #include "exchange/exchange.h"
 #include "exchange/hop.h"
+#include "exchange/report.h"
 #include "tunnel/kept_request.h"
 #include "ownership/parting.h"
 #include "tunnel/passage_reset.h"
@@ -115,7 +116,7 @@ static void give_account(struct passage *p)
 	settle(p);
 	p->account.end.received_bytes = p->up.bytes;
 	p->account.end.sent_bytes = p->down.bytes;
-	account_kept(p->worker, site, p->account.route, &p->account.end);
+	account_request(p->worker, site, p->account.route, &p->account.end);
 	access_log_kept(p->worker, site, p->account.line, &line);
 }
 
@@ -373,7 +374,7 @@ static bool keep_request(struct passage *p, const struct exchange *x, bool switc
 {
 	bool settles = has_to_settle(x);
 
-	p->account.line = access_keep(x);
+	p->account.line = report_keep_line(x);
 	if (settles)
 		p->account.receipt = kept_receipt_new(&x->gate.receipt);
 	if (switches)
@@ -403,7 +404,7 @@ static struct passage *passage_new(const struct exchange *x, bool switches)
 
 static void take_account(struct passage *p, struct exchange *x)
 {
-	p->account.end = account_keep(x);
+	p->account.end = report_keep_end(x);
 	p->account.use = x->use;
 	p->account.server_use = x->server_use;
 	p->account.route = x->route;

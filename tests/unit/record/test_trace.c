@@ -8,11 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "../http/head.h"
-#include "exchange/exchange.h"
+#include "tests/unit/http/head.h"
 #include "record/trace.h"
-#include "site/site.h"
-#include "site/site_use.h"
 #include "worker/worker.h"
 #include "tests/unit/suite.h"
 
@@ -20,36 +17,22 @@
 #define OTHER "00-1af7651916cd43dd8448eb211c80319c-c7ad6b7169203331-01"
 
 struct asked {
-	struct conf conf;
-	struct site site;
-	struct site_use use;
 	struct worker worker;
-	struct exchange exchange;
+	struct http_head request;
+	enum trace_kind kind;
+	char text[HTTP_TRACEPARENT_BYTES];
 };
 
 /* The worker stays the same. */
-static struct exchange *ask(enum conf_traceparent mode, const char *fields)
+static struct asked *ask(enum conf_traceparent mode, const char *fields)
 {
 	static struct asked asked;
 
-	asked.conf.traceparent = mode;
-	asked.site.conf = &asked.conf;
-	asked.use.site = &asked.site;
-	asked.exchange = (struct exchange){.use = &asked.use, .worker = &asked.worker};
-	head_of(&asked.exchange.request, fields);
-	trace_begin(&asked.exchange);
-	return &asked.exchange;
-}
-
-/* The line that it adds; "" if none. */
-static const char *line_of(const struct exchange *exchange)
-{
-	static char line[128];
-	struct http_out out = http_out_over(line, sizeof(line) - 1);
-
-	trace_put(&out, exchange);
-	*out.at = '\0';
-	return line;
+	asked.request = (struct http_head){0};
+	memset(asked.text, 0, sizeof(asked.text));
+	head_of(&asked.request, fields);
+	asked.kind = trace_begin(&asked.worker, mode, &asked.request, asked.text);
+	return &asked;
 }
 
 static const uint32_t both = HTTP_FIELD_BIT(TRACEPARENT) | HTTP_FIELD_BIT(TRACESTATE);
@@ -58,12 +41,11 @@ static void a_valid_one_is_passed_on(void **state)
 {
 	(void)state;
 	for (int mode = CONF_TRACEPARENT_PASS; mode <= CONF_TRACEPARENT_BEGIN; mode++) {
-		const struct exchange *x = ask((enum conf_traceparent)mode,
+		const struct asked *x = ask((enum conf_traceparent)mode,
 			"A: b\ntraceparent: " GOOD "\ntracestate: x=1\n");
-		assert_int_equal(x->trace, TRACE_GIVEN);
-		assert_memory_equal(x->text.traceparent, GOOD, HTTP_TRACEPARENT_BYTES);
-		assert_string_equal(line_of(x), "");
-		assert_int_equal(trace_omitted(x), 0);
+		assert_int_equal(x->kind, TRACE_GIVEN);
+		assert_memory_equal(x->text, GOOD, HTTP_TRACEPARENT_BYTES);
+		assert_int_equal(trace_omitted(x->kind), 0);
 	}
 }
 
@@ -73,22 +55,21 @@ static void off_looks_at_nothing(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
-		const struct exchange *x = ask(CONF_TRACEPARENT_OFF, all[i]);
-		assert_int_equal(x->trace, TRACE_NONE);
-		assert_string_equal(line_of(x), "");
-		assert_int_equal(trace_omitted(x), 0);
+		const struct asked *x = ask(CONF_TRACEPARENT_OFF, all[i]);
+		assert_int_equal(x->kind, TRACE_NONE);
+		assert_int_equal(trace_omitted(x->kind), 0);
 	}
 }
 
 static void without_one_it_is_begun_in_that_mode_only(void **state)
 {
 	(void)state;
-	const struct exchange *x = ask(CONF_TRACEPARENT_PASS, "tracestate: x=1\n");
-	assert_int_equal(x->trace, TRACE_NONE);
-	assert_int_equal(trace_omitted(x), 0);
+	const struct asked *x = ask(CONF_TRACEPARENT_PASS, "tracestate: x=1\n");
+	assert_int_equal(x->kind, TRACE_NONE);
+	assert_int_equal(trace_omitted(x->kind), 0);
 	x = ask(CONF_TRACEPARENT_BEGIN, "tracestate: x=1\n");
-	assert_int_equal(x->trace, TRACE_BEGUN);
-	assert_int_equal(trace_omitted(x), both);
+	assert_int_equal(x->kind, TRACE_BEGUN);
+	assert_int_equal(trace_omitted(x->kind), both);
 }
 
 static void an_invalid_or_doubtful_one_goes_with_its_state(void **state)
@@ -100,29 +81,28 @@ static void an_invalid_or_doubtful_one_goes_with_its_state(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		const struct exchange *x = ask(CONF_TRACEPARENT_PASS, wrong[i]);
-		if (x->trace != TRACE_DROPPED)
-			fail_msg("%s: %d", wrong[i], x->trace);
-		assert_string_equal(line_of(x), "");
-		assert_int_equal(trace_omitted(x), both);
+		const struct asked *x = ask(CONF_TRACEPARENT_PASS, wrong[i]);
+		if (x->kind != TRACE_DROPPED)
+			fail_msg("%s: %d", wrong[i], x->kind);
+		assert_int_equal(trace_omitted(x->kind), both);
 		x = ask(CONF_TRACEPARENT_BEGIN, wrong[i]);
-		if (x->trace != TRACE_BEGUN)
-			fail_msg("%s: %d", wrong[i], x->trace);
-		assert_int_equal(trace_omitted(x), both);
+		if (x->kind != TRACE_BEGUN)
+			fail_msg("%s: %d", wrong[i], x->kind);
+		assert_int_equal(trace_omitted(x->kind), both);
 	}
 }
 
 /* Connection names it: it is for the hop before. */
 static void one_of_the_hop_is_none(void **state)
 {
-	struct exchange *x = ask(CONF_TRACEPARENT_BEGIN, "traceparent: " GOOD "\n");
+	struct asked *x = ask(CONF_TRACEPARENT_BEGIN, "traceparent: " GOOD "\n");
 
 	(void)state;
-	assert_int_equal(x->trace, TRACE_GIVEN);
+	assert_int_equal(x->kind, TRACE_GIVEN);
 	x->request.fields[0].hop = true;
-	trace_begin(x);
-	assert_int_equal(x->trace, TRACE_BEGUN);
-	assert_memory_not_equal(x->text.traceparent, GOOD, HTTP_TRACEPARENT_BYTES);
+	x->kind = trace_begin(&x->worker, CONF_TRACEPARENT_BEGIN, &x->request, x->text);
+	assert_int_equal(x->kind, TRACE_BEGUN);
+	assert_memory_not_equal(x->text, GOOD, HTTP_TRACEPARENT_BYTES);
 }
 
 /* Of 16 digits each: the trace's two halves and the parent. */
@@ -140,12 +120,9 @@ static void those_that_are_begun_are_valid_and_differ(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < COUNT; i++) {
-		const struct exchange *x = ask(CONF_TRACEPARENT_BEGIN, "");
-		struct slice text = {x->text.traceparent, HTTP_TRACEPARENT_BYTES};
-		char expected[128];
+		const struct asked *x = ask(CONF_TRACEPARENT_BEGIN, "");
+		struct slice text = {x->text, HTTP_TRACEPARENT_BYTES};
 		assert_true(http_traceparent_is_valid(text));
-		snprintf(expected, sizeof(expected), "traceparent: %.*s\r\n", SLICE_ARGS(text));
-		assert_string_equal(line_of(x), expected);
 		for (size_t part = 0; part < 3; part++)
 			memcpy(begun[part][i], text.at + parts[part], 16);
 	}

@@ -1,6 +1,6 @@
-/* The line of an exchange at each stage of its life, as exchange_log writes it. What counts it is
+/* The line of an exchange at each stage of its life, as report_line writes it. What counts it is
  * in test_account. */
-#include "record/access.h"
+#include "exchange/report.h"
 
 #include "tests/unit/exchange/fakes/flight.h"
 #include "tests/unit/suite.h"
@@ -11,7 +11,7 @@
 static const char *line_of(struct exchange *x)
 {
 	lines_clear();
-	exchange_log(x);
+	report_line(x);
 	const char *end = strchr(lines.text, '\n');
 	assert_non_null(end);
 	assert_int_equal(end[1], '\0'); /* one line */

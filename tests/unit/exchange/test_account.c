@@ -1,8 +1,7 @@
 /* What an ended exchange adds to which counter, and its line in the access log. */
-#include "record/account.h"
+#include "exchange/report.h"
 
 #include "conf/conf.h"
-#include "record/access.h"
 #include "tests/unit/exchange/fakes/flight.h"
 #include "stats/stats.h"
 #include "tests/unit/suite.h"
@@ -144,7 +143,7 @@ static void servers_that_fail(void **state)
 	struct exchange *x = flight_begin(stage, GET);
 
 	(void)state;
-	account_upstream_failure(x);
+	report_failure(x);
 	assert_int_equal(upstream_count(stage, STATS_UPSTREAM_FAILURES), 1);
 	flight_server_ends(stage, x);
 	assert_int_equal(upstream_count(stage, STATS_UPSTREAM_FAILURES), 2);
