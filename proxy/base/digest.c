@@ -3,6 +3,9 @@
 /* SHA256_Init and its kin stand on the caller's stack and can't fail. With OpenSSL 3.0, each
  * EVP_DigestInit_ex2 allocates; the plan of a request would cost that, and depend on it. */
 #define OPENSSL_API_COMPAT 10101
+#include <openssl/core_names.h>
+#include <openssl/evp.h>
+#include <openssl/kdf.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <stdbool.h>
@@ -60,4 +63,24 @@ bool digest_is_text(struct slice text)
 			return false;
 	}
 	return true;
+}
+
+bool digest_derive(struct slice key, struct slice info, void *out, size_t len)
+{
+	char digest[] = "SHA256";
+	EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
+	EVP_KDF_CTX *context = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
+	OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
+		OSSL_PARAM_construct_octet_string(
+			OSSL_KDF_PARAM_KEY, (void *)(uintptr_t)key.at, key.len),
+		OSSL_PARAM_construct_octet_string(
+			OSSL_KDF_PARAM_INFO, (void *)(uintptr_t)info.at, info.len),
+		OSSL_PARAM_construct_end(),
+	};
+	bool good = context && EVP_KDF_derive(context, out, len, params) == 1;
+
+	EVP_KDF_CTX_free(context);
+	EVP_KDF_free(kdf);
+	return good;
 }

@@ -24,4 +24,8 @@ bool digest_is_text(struct slice text);
 void digest_sha1(
 	struct slice first, struct slice second, unsigned char digest[static DIGEST_SHA1_BYTES]);
 
+/* HKDF with SHA-256 (RFC 5869): bytes that follow from the key and the info. False without memory.
+ */
+bool digest_derive(struct slice key, struct slice info, void *out, size_t len);
+
 #endif

@@ -2,7 +2,6 @@
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/sha.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <stdatomic.h>
@@ -12,6 +11,7 @@
 #include <strings.h>
 #include <time.h>
 
+#include "base/digest.h"
 #include "net/tls_pair.h"
 #include "net/tls_tickets.h"
 #include "net/tls_wire.h"
@@ -48,7 +48,7 @@ struct tls_server {
 	size_t pair_count;
 	unsigned char protocols[PROTOCOLS_BYTES]; /* each with its length before it */
 	unsigned protocols_len;
-	unsigned char identity[SHA256_DIGEST_LENGTH]; /* sessions of others are not resumed */
+	unsigned char identity[DIGEST_BYTES]; /* sessions of others are not resumed */
 };
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -375,8 +375,7 @@ struct tls_server *tls_server_new(const struct tls_settings *settings, char *why
 	snprintf(why, size, "no memory");
 	if (good) {
 		atomic_init(&server->holders, 1);
-		SHA256((const unsigned char *)settings->name, strlen(settings->name),
-			server->identity);
+		digest_make(slice_of(settings->name), server->identity);
 		server->certificates = calloc(settings->pair_count, sizeof(*server->certificates));
 		server->pairs = calloc(settings->pair_count, sizeof(*server->pairs));
 		server->method = tls_wire_method_new();

@@ -2,19 +2,18 @@
 
 #include <inttypes.h>
 #include <openssl/core_names.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/kdf.h>
-#include <openssl/rand.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 
 #define CHAIN_BYTES 32
+#define IV_BYTES    16 /* of AES */
 
 struct tls_tickets {
 	pthread_mutex_t lock;
@@ -26,33 +25,21 @@ struct tls_tickets {
 	size_t secret_len;
 };
 
-/* HKDF (RFC 5869) with the label and a number as info. */
 static bool derive(const unsigned char *key, size_t key_len, const char *label, uint64_t number,
 	void *out, size_t len)
 {
-	char digest[] = "SHA256", info[64];
+	char info[64];
 	int info_len = snprintf(info, sizeof(info), "sluice %s %" PRIu64, label, number);
-	EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
-	EVP_KDF_CTX *context = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
-	OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
-		OSSL_PARAM_construct_octet_string(
-			OSSL_KDF_PARAM_KEY, (void *)(uintptr_t)key, key_len),
-		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info, (size_t)info_len),
-		OSSL_PARAM_construct_end(),
-	};
-	bool good = context && EVP_KDF_derive(context, out, len, params) == 1;
 
-	EVP_KDF_CTX_free(context);
-	EVP_KDF_free(kdf);
-	return good;
+	return digest_derive((struct slice){(const char *)key, key_len},
+		(struct slice){info, (size_t)info_len}, out, len);
 }
 
 struct tls_tickets *tls_tickets_new(uint64_t now_s)
 {
 	struct tls_tickets *tickets = calloc(1, sizeof(*tickets));
 
-	if (!tickets || RAND_priv_bytes(tickets->chain, CHAIN_BYTES) != 1) {
+	if (!tickets || getrandom(tickets->chain, CHAIN_BYTES, 0) != CHAIN_BYTES) {
 		free(tickets);
 		return NULL;
 	}
@@ -135,7 +122,7 @@ static bool advance(struct tls_tickets *tickets, uint64_t epoch)
 
 static bool matches(const struct tls_ticket_key *key, const unsigned char *name)
 {
-	return CRYPTO_memcmp(key->name, name, sizeof(key->name)) == 0;
+	return memcmp(key->name, name, sizeof(key->name)) == 0;
 }
 
 /* With the lock. */
@@ -211,7 +198,7 @@ static int on_ticket(SSL *ssl, unsigned char name[16], unsigned char iv[EVP_MAX_
 	if (makes)
 		memcpy(name, key.name, sizeof(key.name));
 	bool good =
-		(!makes || RAND_bytes(iv, 16) == 1) &&
+		(!makes || getrandom(iv, IV_BYTES, 0) == IV_BYTES) &&
 		EVP_CipherInit_ex2(cipher, EVP_aes_256_cbc(), key.cipher, iv, makes, NULL) == 1 &&
 		set_mac(mac, &key);
 	OPENSSL_cleanse(&key, sizeof(key));
