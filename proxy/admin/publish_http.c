@@ -4,9 +4,8 @@
 
 #include "base/base64.h"
 #include "http/framing.h"
-#include "http/out.h"
 #include "http/parser.h"
-#include "http/status.h"
+#include "http/text_head.h"
 
 #define RESPONSE ".formats.http-response"
 #define STREAM   ".formats.http-stream"
@@ -54,23 +53,19 @@ static bool is_line(struct slice text)
 	return true;
 }
 
-static bool put_field(struct http_out *out, struct slice name, const json_t *value)
+static bool put_field(struct field_sink *sink, struct slice name, const json_t *value)
 {
 	struct slice text = {json_string_value(value), json_string_length(value)};
 
 	if (!json_is_string(value) || !is_line(name) || !is_line(text))
 		return false;
-	if (is_framing(name))
-		return true;
-	http_out_slice(out, name);
-	http_out_slice(out, SLICE(": "));
-	http_out_slice(out, text);
-	http_out_slice(out, SLICE("\r\n"));
+	if (!is_framing(name))
+		field_put(sink, name, text);
 	return true;
 }
 
 /* An object, or a list of pairs where a name may come again. */
-static bool put_fields(struct http_out *out, json_t *fields)
+static bool put_fields(struct field_sink *sink, json_t *fields)
 {
 	const char *name;
 	json_t *value;
@@ -80,7 +75,7 @@ static bool put_fields(struct http_out *out, json_t *fields)
 	if (json_is_object(fields)) {
 		json_object_foreach(fields, name, value)
 		{
-			if (!put_field(out, slice_of(name), value))
+			if (!put_field(sink, slice_of(name), value))
 				return false;
 		}
 		return true;
@@ -89,13 +84,13 @@ static bool put_fields(struct http_out *out, json_t *fields)
 		const json_t *pair = json_array_get(fields, i), *first = json_array_get(pair, 0);
 		struct slice text = {json_string_value(first), json_string_length(first)};
 		if (json_array_size(pair) != 2 || !json_is_string(first) ||
-			!put_field(out, text, json_array_get(pair, 1)))
+			!put_field(sink, text, json_array_get(pair, 1)))
 			return false;
 	}
 	return json_is_array(fields);
 }
 
-static bool put_status(struct http_out *out, const json_t *response)
+static bool put_status(struct field_sink *sink, const json_t *response)
 {
 	const json_t *code = json_object_get(response, "code");
 	const json_t *reason = json_object_get(response, "reason");
@@ -104,11 +99,7 @@ static bool put_status(struct http_out *out, const json_t *response)
 
 	if (number < 200 || number > 599 || !is_line(text))
 		return false;
-	http_out_slice(out, SLICE("HTTP/1.1 "));
-	http_out_number(out, (uint64_t)number);
-	http_out_slice(out, SLICE(" "));
-	http_out_slice(out, text.at ? text : http_status_reason((unsigned)number));
-	http_out_slice(out, SLICE("\r\n"));
+	text_head_status(sink, (unsigned)number, text);
 	return true;
 }
 
@@ -145,21 +136,21 @@ static const char *read_response(
 		return RESPONSE ".content-filters: not supported; expected none";
 	if (!read_content(response, "body", "body-bin", room, &content))
 		return RESPONSE ": invalid body or body-bin; expected a text, or base64";
-	struct http_out out = http_out_over(room->at, room->bytes);
-	if (!put_status(&out, response))
+	struct field_sink sink = text_head_over(http_out_over(room->at, room->bytes));
+	struct http_out *out = &sink.out;
+	if (!put_status(&sink, response))
 		return RESPONSE ".code: invalid value; expected a status from 200 to 599";
-	if (!put_fields(&out, json_object_get(response, "headers")))
+	if (!put_fields(&sink, json_object_get(response, "headers")))
 		return RESPONSE ".headers: invalid value; expected names and values";
-	http_out_slice(&out, SLICE("Content-Length: "));
-	http_out_number(&out, content.len);
-	http_out_slice(&out, SLICE("\r\n\r\n"));
-	if (out.overflow || !is_head((struct slice){room->at, (size_t)(out.at - room->at)}))
+	field_put_number(&sink, SLICE("Content-Length"), content.len);
+	text_head_end(&sink);
+	if (out->overflow || !is_head((struct slice){room->at, (size_t)(out->at - room->at)}))
 		return RESPONSE ".headers: invalid value; expected names and values";
-	http_out_slice(&out, content);
-	item->response = (struct slice){room->at, (size_t)(out.at - room->at)};
+	http_out_slice(out, content);
+	item->response = (struct slice){room->at, (size_t)(out->at - room->at)};
 	room->at += item->response.len;
 	room->bytes -= item->response.len;
-	return out.overflow ? RESPONSE ": too large" : NULL;
+	return out->overflow ? RESPONSE ": too large" : NULL;
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */

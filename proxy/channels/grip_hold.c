@@ -12,9 +12,8 @@
 #include "exchange/exchange.h"
 #include "exchange/held.h"
 #include "exchange/reply.h"
-#include "http/out.h"
 #include "http/problem.h"
-#include "http/status.h"
+#include "http/text_head.h"
 #include "site/site.h"
 #include "channels/channels.h"
 #include "channels/grip_control.h"
@@ -171,31 +170,22 @@ static const char *read_field(
 	return "unsupported GRIP field";
 }
 
+static bool does_not_pass(const void *ctx, const struct http_field *field, struct slice name)
+{
+	(void)ctx;
+	(void)field;
+	return is_grips(name);
+}
+
 static void put_head(
 	struct grip_hold *hold, const struct http_head *head, size_t room, unsigned status)
 {
-	struct http_out out = http_out_over(hold->head, room);
-	struct slice line = http_status_line(status);
+	struct field_sink sink = text_head_over(http_out_over(hold->head, room));
+	static const struct fields_omitted omitted = {.others = does_not_pass};
 
-	http_out_slice(&out, SLICE("HTTP/1.1 "));
-	if (line.len > 0) {
-		http_out_slice(&out, line);
-	} else {
-		http_out_number(&out, status);
-		http_out_slice(&out, SLICE(" "));
-	}
-	http_out_slice(&out, SLICE("\r\n"));
-	for (unsigned i = 0; i < head->field_count; i++) {
-		const struct http_field *field = &head->fields[i];
-		struct slice name = http_field_name(head, field);
-		if (field->hop || is_grips(name))
-			continue;
-		http_out_slice(&out, name);
-		http_out_slice(&out, SLICE(": "));
-		http_out_slice(&out, http_field_value(head, field));
-		http_out_slice(&out, SLICE("\r\n"));
-	}
-	hold->head_bytes = (size_t)(out.at - hold->head);
+	text_head_status(&sink, status, SLICE_NONE);
+	field_pass_each(&sink, head, &omitted);
+	hold->head_bytes = (size_t)(sink.out.at - hold->head);
 }
 
 /* Reads the head, which is the server's and soon gone. */
@@ -256,15 +246,13 @@ static struct channel_view *view_of(const struct grip_hold *hold)
 
 static void end_head(struct grip_hold *hold, bool has_length, uint64_t length)
 {
-	struct http_out out = http_out_over(hold->head + hold->head_bytes, END_BYTES);
+	struct field_sink sink =
+		text_head_over(http_out_over(hold->head + hold->head_bytes, END_BYTES));
 
-	if (has_length) {
-		http_out_slice(&out, SLICE("Content-Length: "));
-		http_out_number(&out, length);
-		http_out_slice(&out, SLICE("\r\n"));
-	}
-	http_out_slice(&out, SLICE("\r\n"));
-	hold->head_bytes += (size_t)(out.at - hold->head) - hold->head_bytes;
+	if (has_length)
+		field_put_number(&sink, SLICE("Content-Length"), length);
+	text_head_end(&sink);
+	hold->head_bytes = (size_t)(sink.out.at - hold->head);
 }
 
 /* No publication reaches it any more. */

@@ -138,7 +138,7 @@ static void challenge(struct exchange *x, struct hop *hop, struct slice nonce)
 		return;
 	}
 	memcpy(hop->theirs, nonce.at, HOP_NONCE_BYTES - 1);
-	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: challenge %s\r\n", hop->ours);
+	snprintf(hop->field, sizeof(hop->field), "challenge %s", hop->ours);
 	hop->state = HOP_CHALLENGED;
 	x->tunnel.is_event = true; /* not counted */
 	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
@@ -153,7 +153,7 @@ static void welcome(struct exchange *x, struct hop *hop)
 	hop->state = HOP_PROVEN;
 	hop->proven_to = x->use->site->serial;
 	delist(x->client);
-	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: welcome %.*s\r\n", (int)len, proof);
+	snprintf(hop->field, sizeof(hop->field), "welcome %.*s", (int)len, proof);
 	x->tunnel.is_event = true;
 	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
 }
@@ -333,7 +333,7 @@ void hop_refuse(struct exchange *x, const char *why)
 {
 	struct hop *hop = x->client->hop;
 
-	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: %s\r\n", why);
+	snprintf(hop->field, sizeof(hop->field), "%s", why);
 	exchange_reply(x, 421, "not the session's owner", HTTP_PROBLEM_NO_RETRY);
 }
 
@@ -347,13 +347,15 @@ static uint64_t waited_ms_of(const struct exchange *x)
 	return x->owner.waited_ms + (now_ns > since_ns ? (now_ns - since_ns) / CLOCK_NS_PER_MS : 0);
 }
 
-void hop_put(struct http_out *out, const struct exchange *x)
+void hop_put(struct field_sink *sink, const struct exchange *x)
 {
+	struct http_out *out = &sink->out;
 	struct owners *owners = x->worker->node->owners;
 	const struct client *client = x->client;
 	uint64_t waited_ms = waited_ms_of(x);
 
-	http_out_slice(out, SLICE("Sluice-Hop: 1 "));
+	field_begin(sink, SLICE("Sluice-Hop"));
+	http_out_slice(out, SLICE("1 "));
 	http_out_slice(out, slice_of(client->listener->conf->name));
 	http_out_slice(out, SLICE(" "));
 	http_out_slice(out, forwarded_peer_text(client->peer));
@@ -367,5 +369,5 @@ void hop_put(struct http_out *out, const struct exchange *x)
 		http_out_slice(out, SLICE(" "));
 		http_out_number(out, waited_ms);
 	}
-	http_out_slice(out, SLICE("\r\n"));
+	field_end(sink);
 }

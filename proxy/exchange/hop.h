@@ -22,7 +22,7 @@
 #include "conf/conf.h"
 #include "exchange/client.h"
 #include "http/forwarded.h"
-#include "http/out.h"
+#include "http/field_sink.h"
 #include "listen/idle_list.h"
 
 struct exchange;
@@ -57,7 +57,7 @@ struct hop {
 		const struct conf_listener *listener;
 	} client;
 	uint64_t instance, mark, fence, waited_ms;
-	char field[HOP_PROOF_BYTES + 128]; /* of an answer of our own; "": none */
+	char field[HOP_PROOF_BYTES + 128]; /* Sluice-Hop of an answer of our own; "": none */
 };
 
 /* A connection to the internal listener is there. Its list has HOP_UNPROVEN_MOST of them at most:
@@ -102,6 +102,6 @@ static inline bool hop_is_from_node(const struct client *client)
 const struct conf_listener *client_listener(const struct client *client);
 
 /* Of the node that forwards it: the request's Sluice-Hop. */
-void hop_put(struct http_out *out, const struct exchange *exchange);
+void hop_put(struct field_sink *sink, const struct exchange *exchange);
 
 #endif

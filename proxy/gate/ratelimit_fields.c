@@ -10,13 +10,10 @@
 #define POLICY_BYTES (NAME_BYTES + 96)
 
 struct limit_texts {
-	char name[NAME_BYTES]; /* as a structured field string, with its quotes */
+	char name[NAME_BYTES + 4]; /* as a structured field string, with its quotes, and `;r=` */
 	char draft_11[POLICY_BYTES], draft_7[64];
-	/* both fields of draft-11 up to the number left, for a limit that is the only one */
-	char alone[POLICY_BYTES + NAME_BYTES + 48];
 	uint16_t name_len, draft_11_len, draft_7_len; /* 0: not told in that dialect */
-	uint16_t alone_len;
-	uint64_t window_s; /* 0: the limit has none */
+	uint64_t window_s;                            /* 0: the limit has none */
 };
 
 struct ratelimit_texts {
@@ -71,6 +68,7 @@ static void make_texts(const struct conf_limit *limit, struct limit_texts *texts
 
 	http_out_sf_string(&out, slice_of(limit->name));
 	texts->name_len = (uint16_t)(out.at - texts->name);
+	http_out_slice(&out, SLICE(";r="));
 	texts->window_s = limit->algorithm == CONF_LIMIT_CONCURRENCY ? 0 : window_s(limit);
 
 	out = http_out_over(texts->draft_11, sizeof(texts->draft_11));
@@ -86,14 +84,6 @@ static void make_texts(const struct conf_limit *limit, struct limit_texts *texts
 		put_sf_integer(&out, window_s(limit));
 	}
 	texts->draft_11_len = (uint16_t)(out.at - texts->draft_11);
-
-	out = http_out_over(texts->alone, sizeof(texts->alone));
-	http_out_slice(&out, SLICE("RateLimit-Policy: "));
-	http_out_slice(&out, (struct slice){texts->draft_11, texts->draft_11_len});
-	http_out_slice(&out, SLICE("\r\nRateLimit: "));
-	http_out_slice(&out, (struct slice){texts->name, texts->name_len});
-	http_out_slice(&out, SLICE(";r="));
-	texts->alone_len = (uint16_t)(out.at - texts->alone);
 
 	if (!is_plain(limit))
 		return;
@@ -196,36 +186,47 @@ void ratelimit_foresee_bytes(struct gate_verdict *verdict, uint64_t bytes)
 	}
 }
 
-static void put_line_number(struct http_out *out, struct slice name, uint64_t number)
+static const struct slice policy_field = SLICE("RateLimit-Policy");
+static const struct slice state_field = SLICE("RateLimit");
+
+/* Begins the field, or its next element. */
+static void put_start(struct field_sink *sink, struct slice field, unsigned elements)
 {
-	http_out_slice(out, name);
-	http_out_number(out, number);
-	http_out_slice(out, SLICE("\r\n"));
+	if (elements == 0)
+		field_begin(sink, field);
+	else
+		http_out_slice(&sink->out, SLICE(", "));
 }
 
-static void put_policies(struct http_out *out, const struct ratelimit_texts *texts,
+static struct slice policy_of(const struct limit_texts *text)
+{
+	return (struct slice){text->draft_11, text->draft_11_len};
+}
+
+static void put_policies(struct field_sink *sink, const struct ratelimit_texts *texts,
 	const struct gate_verdict *verdict, bool draft_7)
 {
-	struct slice before = SLICE("RateLimit-Policy: ");
+	unsigned elements = 0;
 
 	for (unsigned i = 0; i < verdict->limit_count; i++) {
 		const struct conf_limit *limit = verdict->limits[i].limit;
 		const struct limit_texts *text = &texts->limits[limit->index];
 		if (limit->shadow || (draft_7 && text->draft_7_len == 0))
 			continue;
-		http_out_slice(out, before);
-		http_out_slice(out, draft_7 ? (struct slice){text->draft_7, text->draft_7_len}
-					    : (struct slice){text->draft_11, text->draft_11_len});
-		before = SLICE(", ");
+		put_start(sink, policy_field, elements++);
+		http_out_slice(
+			&sink->out, draft_7 ? (struct slice){text->draft_7, text->draft_7_len}
+					    : policy_of(text));
 	}
-	if (before.len == 2)
-		http_out_slice(out, SLICE("\r\n"));
+	if (elements > 0)
+		field_end(sink);
 }
 
-/* What is left and until when, behind the name and `;r=`. */
+/* What is left and until when. */
 static void put_state(
 	struct http_out *out, const struct limit_texts *text, const struct gate_limit *limit)
 {
+	http_out_slice(out, (struct slice){text->name, text->name_len + strlen(";r=")});
 	put_sf_integer(out, ratelimit_remaining(limit));
 	if (text->window_s > 0) {
 		http_out_slice(out, SLICE(";t="));
@@ -233,32 +234,22 @@ static void put_state(
 	}
 }
 
-static void append_draft_11(struct http_out *out, const struct ratelimit_texts *texts,
+static void put_draft_11(struct field_sink *sink, const struct ratelimit_texts *texts,
 	const struct gate_verdict *verdict)
 {
-	struct slice before = SLICE("RateLimit: ");
+	unsigned elements = 0;
 
-	if (verdict->limit_count == 1 && !verdict->limits[0].limit->shadow) {
-		const struct limit_texts *text = &texts->limits[verdict->limits[0].limit->index];
-		http_out_slice(out, (struct slice){text->alone, text->alone_len});
-		put_state(out, text, &verdict->limits[0]);
-		http_out_slice(out, SLICE("\r\n"));
-		return;
-	}
-	put_policies(out, texts, verdict, false);
+	put_policies(sink, texts, verdict, false);
 	for (unsigned i = 0; i < verdict->limit_count; i++) {
 		const struct gate_limit *limit = &verdict->limits[i];
 		const struct limit_texts *text = &texts->limits[limit->limit->index];
 		if (limit->limit->shadow)
 			continue;
-		http_out_slice(out, before);
-		http_out_slice(out, (struct slice){text->name, text->name_len});
-		http_out_slice(out, SLICE(";r="));
-		put_state(out, text, limit);
-		before = SLICE(", ");
+		put_start(sink, state_field, elements++);
+		put_state(&sink->out, text, limit);
 	}
-	if (before.len == 2)
-		http_out_slice(out, SLICE("\r\n"));
+	if (elements > 0)
+		field_end(sink);
 }
 
 /* What the dialects of single values report. */
@@ -287,48 +278,52 @@ static bool single_values(const struct gate_verdict *verdict, struct single *sin
 	return true;
 }
 
-static void append_draft_7(struct http_out *out, const struct ratelimit_texts *texts,
+static void put_draft_7(struct field_sink *sink, const struct ratelimit_texts *texts,
 	const struct gate_verdict *verdict)
 {
+	struct http_out *out = &sink->out;
 	struct single single;
 
 	if (!single_values(verdict, &single))
 		return;
-	put_policies(out, texts, verdict, true);
-	http_out_slice(out, SLICE("RateLimit: limit="));
+	put_policies(sink, texts, verdict, true);
+	field_begin(sink, state_field);
+	http_out_slice(out, SLICE("limit="));
 	http_out_number(out, single.quota);
 	http_out_slice(out, SLICE(", remaining="));
 	http_out_number(out, single.remaining);
-	put_line_number(out, SLICE(", reset="), seconds_up(single.reset_ms));
+	http_out_slice(out, SLICE(", reset="));
+	http_out_number(out, seconds_up(single.reset_ms));
+	field_end(sink);
 }
 
 /* `since_ms` is added to the reset: 0 for seconds from now, the wall clock for a unix time. */
-static void append_x(struct http_out *out, const struct gate_verdict *verdict, uint64_t since_ms)
+static void put_x(struct field_sink *sink, const struct gate_verdict *verdict, uint64_t since_ms)
 {
 	struct single single;
 
 	if (!single_values(verdict, &single))
 		return;
-	put_line_number(out, SLICE("X-RateLimit-Limit: "), single.quota);
-	put_line_number(out, SLICE("X-RateLimit-Remaining: "), single.remaining);
-	put_line_number(out, SLICE("X-RateLimit-Reset: "), seconds_up(since_ms + single.reset_ms));
+	field_put_number(sink, SLICE("X-RateLimit-Limit"), single.quota);
+	field_put_number(sink, SLICE("X-RateLimit-Remaining"), single.remaining);
+	field_put_number(sink, SLICE("X-RateLimit-Reset"), seconds_up(since_ms + single.reset_ms));
 }
 
-void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
+void ratelimit_put(struct field_sink *sink, const struct ratelimit_texts *texts,
 	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict, uint64_t wall_ms)
 {
 	switch (dialect) {
 	case CONF_RATELIMIT_DRAFT_11:
-		append_draft_11(out, texts, verdict);
+		put_draft_11(sink, texts, verdict);
 		break;
 	case CONF_RATELIMIT_DRAFT_7:
-		append_draft_7(out, texts, verdict);
+		put_draft_7(sink, texts, verdict);
 		break;
 	case CONF_RATELIMIT_X:
-		append_x(out, verdict, 0);
+		put_x(sink, verdict, 0);
 		break;
 	case CONF_RATELIMIT_X_UNIX:
-		append_x(out, verdict, wall_ms);
+		put_x(sink, verdict, wall_ms);
 		break;
 	case CONF_RATELIMIT_OFF:
 	case CONF_RATELIMIT_INHERIT:

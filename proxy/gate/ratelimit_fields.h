@@ -32,7 +32,7 @@
 #include "conf/conf.h"
 #include "gate/gate.h"
 #include "http/message.h"
-#include "http/out.h"
+#include "http/field_sink.h"
 
 /* Texts that are the same for every response, one set for each limit, made at load. */
 struct ratelimit_texts;
@@ -46,9 +46,9 @@ void ratelimit_texts_free(struct ratelimit_texts *texts);
  * response together. Once for a verdict that admitted. */
 void ratelimit_foresee_bytes(struct gate_verdict *verdict, uint64_t bytes);
 
-/* Appends the field lines, each with its CRLF; nothing when no limit is to be reported. `dialect`
- * is not INHERIT. `wall_ms` is the time since 1970; x-ratelimit-unix alone uses it. */
-void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
+/* Puts the fields; none when no limit is to be reported. `dialect` is not INHERIT. `wall_ms` is the
+ * time since 1970; x-ratelimit-unix alone uses it. */
+void ratelimit_put(struct field_sink *sink, const struct ratelimit_texts *texts,
 	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict, uint64_t wall_ms);
 
 /* The names of the violated limits, for the problem's body. Returns how many. */

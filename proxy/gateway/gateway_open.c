@@ -11,6 +11,7 @@
 #include "exchange/reply.h"
 #include "http/parser.h"
 #include "http/problem.h"
+#include "http/text_head.h"
 #include "websocket/handshake.h"
 #include "gateway/gateway.h"
 #include "websocket/state.h"
@@ -62,7 +63,7 @@ static bool is(struct slice name, struct slice other)
 }
 
 /* Is it for the gateway alone? */
-static bool is_private(struct slice name)
+static bool does_not_pass(const void *ctx, const struct http_field *field, struct slice name)
 {
 	static const struct slice names[] = {SLICE("content-type"), SLICE("content-length"),
 		SLICE("content-encoding"), SLICE("content-bytes-accepted"),
@@ -70,6 +71,8 @@ static bool is_private(struct slice name)
 		SLICE("sec-websocket-extensions"), SLICE("sec-websocket-version")};
 	static const struct slice meta = SLICE("set-meta-");
 
+	(void)ctx;
+	(void)field;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (is(name, names[i]))
 			return true;
@@ -104,25 +107,17 @@ static bool protocol_is_good(const struct exchange *x)
 static size_t compose_switch(
 	const struct gateway *gateway, const struct http_head *answer, char *text, size_t room)
 {
-	struct http_out out = http_out_over(text, room);
+	struct field_sink sink = text_head_over(http_out_over(text, room));
+	static const struct fields_omitted omitted = {.others = does_not_pass};
 
-	http_out_slice(&out, SLICE("HTTP/1.1 101 Switching Protocols\r\n"
-				   "Upgrade: websocket\r\nConnection: Upgrade\r\n"
-				   "Sec-WebSocket-Accept: "));
-	http_out_slice(&out, (struct slice){gateway->accept, ACCEPT_BYTES});
-	http_out_slice(&out, SLICE("\r\n"));
-	for (unsigned i = 0; i < answer->field_count; i++) {
-		const struct http_field *field = &answer->fields[i];
-		struct slice name = http_field_name(answer, field);
-		if (field->hop || is_private(name))
-			continue;
-		http_out_slice(&out, name);
-		http_out_slice(&out, SLICE(": "));
-		http_out_slice(&out, http_field_value(answer, field));
-		http_out_slice(&out, SLICE("\r\n"));
-	}
-	http_out_slice(&out, SLICE("\r\n"));
-	return out.overflow ? 0 : (size_t)(out.at - text);
+	text_head_status(&sink, 101, SLICE_NONE);
+	field_put(&sink, SLICE("Upgrade"), SLICE("websocket"));
+	field_put(&sink, SLICE("Connection"), SLICE("Upgrade"));
+	field_put(&sink, SLICE("Sec-WebSocket-Accept"),
+		(struct slice){gateway->accept, ACCEPT_BYTES});
+	field_pass_each(&sink, answer, &omitted);
+	text_head_end(&sink);
+	return sink.out.overflow ? 0 : (size_t)(sink.out.at - text);
 }
 
 static bool parse_response(struct http_head *head, const char *text, size_t len)

@@ -1,7 +1,7 @@
 /*
  * Heads of a gateway's requests, and what no client may send to its routes.
  *
- *   handshake's lines, less those of its hop, of its content and of gateways   once
+ *   handshake's fields, less those of its hop, of its content and of gateways   once
  *   Content-Type, Accept, Connection-Id, Sec-WebSocket-Extensions              once
  *   Meta-*                                                                     each time
  *
@@ -14,6 +14,7 @@
 
 #include "exchange/read_target.h"
 #include "http/parser.h"
+#include "http/text_head.h"
 #include "gateway/gateway.h"
 #include "channels/grip.h"
 
@@ -103,35 +104,26 @@ unsigned gateway_screen(struct exchange *x, const char **why)
 
 /* ---- what is the same each time -------------------------------------------------------------- */
 
-static void put_line(struct http_out *out, struct slice name, struct slice value)
+static bool does_not_pass(const void *ctx, const struct http_field *field, struct slice name)
 {
-	http_out_slice(out, name);
-	http_out_slice(out, SLICE(": "));
-	http_out_slice(out, value);
-	http_out_slice(out, SLICE("\r\n"));
+	(void)ctx;
+	(void)field;
+	return is_gateways(name) || is_left_out(name);
 }
 
-static void put_lines(struct http_out *out, const struct http_head *head)
+static void compose(
+	struct field_sink *sink, struct gateway *gateway, const struct exchange *handshake)
 {
-	for (unsigned i = 0; i < head->field_count; i++) {
-		const struct http_field *field = &head->fields[i];
-		struct slice name = http_field_name(head, field);
-		if (!field->hop && !is_gateways(name) && !is_left_out(name))
-			put_line(out, name, http_field_value(head, field));
-	}
-}
+	const struct http_head *head = &handshake->request;
+	static const struct fields_omitted omitted = {.others = does_not_pass};
 
-static void compose(struct http_out *out, struct gateway *gateway, const struct exchange *handshake)
-{
-	http_out_slice(out, SLICE("POST "));
-	http_out_slice(out, http_head_target(&handshake->request));
-	http_out_slice(out, SLICE(" HTTP/1.1\r\n"));
-	put_line(out, SLICE("Host"), handshake->facts.authority);
-	put_lines(out, &handshake->request);
-	put_line(out, SLICE("Content-Type"), media_type);
-	put_line(out, SLICE("Accept"), media_type);
-	put_line(out, SLICE("Sec-WebSocket-Extensions"), SLICE("grip"));
-	put_line(out, SLICE("Connection-Id"), (struct slice){gateway->id, GATEWAY_ID_BYTES});
+	text_head_request(sink, SLICE("POST"), http_head_target(head));
+	field_put(sink, SLICE("Host"), handshake->facts.authority);
+	field_pass_each(sink, head, &omitted);
+	field_put(sink, SLICE("Content-Type"), media_type);
+	field_put(sink, SLICE("Accept"), media_type);
+	field_put(sink, SLICE("Sec-WebSocket-Extensions"), SLICE("grip"));
+	field_put(sink, SLICE("Connection-Id"), (struct slice){gateway->id, GATEWAY_ID_BYTES});
 }
 
 static bool keep_path(struct gateway *gateway, const struct exchange *handshake)
@@ -152,65 +144,60 @@ bool gateway_compose_head(struct gateway *gateway, const struct exchange *handsh
 	 * behind its colon. */
 	size_t room = handshake->request.len + handshake->request.field_count +
 		      handshake->facts.authority.len + 512;
-	struct http_out out;
 
 	gateway->head.at = malloc(room);
 	if (!gateway->head.at || !keep_path(gateway, handshake))
 		return false;
-	out = http_out_over(gateway->head.at, room);
-	compose(&out, gateway, handshake);
-	gateway->head.len = (size_t)(out.at - gateway->head.at);
+	struct field_sink sink = text_head_over(http_out_over(gateway->head.at, room));
+	compose(&sink, gateway, handshake);
+	gateway->head.len = (size_t)(sink.out.at - gateway->head.at);
 	gateway_text_fit(&gateway->head);
-	return !out.overflow;
+	return !sink.out.overflow;
 }
 
 /* ---- each time ------------------------------------------------------------------------------- */
 
 /* The fields that this request has besides; their room is counted in own_bytes. */
-#define SIGNATURE_NAME "Grip-Sig: "
-#define REPLAYED_NAME  "Content-Bytes-Replayed: "
+#define SIGNATURE_NAME "Grip-Sig"
+#define REPLAYED_NAME  "Content-Bytes-Replayed"
 
-static void put_own_lines(
-	struct http_out *out, const struct gateway *gateway, struct slice signature)
+static void put_own_fields(
+	struct field_sink *sink, const struct gateway *gateway, struct slice signature)
 {
-	meta_put_lines(&gateway->meta, out);
-	if (gateway->replay.sent > 0) {
-		http_out_slice(out, SLICE(REPLAYED_NAME));
-		http_out_number(out, gateway->replay.sent);
-		http_out_slice(out, SLICE("\r\n"));
-	}
-	if (signature.len == 0)
-		return;
-	http_out_slice(out, SLICE(SIGNATURE_NAME));
-	http_out_slice(out, signature);
-	http_out_slice(out, SLICE("\r\n"));
+	meta_put_fields(&gateway->meta, sink);
+	if (gateway->replay.sent > 0)
+		field_put_number(sink, SLICE(REPLAYED_NAME), gateway->replay.sent);
+	if (signature.len > 0)
+		field_put(sink, SLICE(SIGNATURE_NAME), signature);
 }
 
 static size_t own_bytes(const struct gateway *gateway, struct slice signature)
 {
-	return meta_line_bytes(&gateway->meta) + strlen(REPLAYED_NAME "18446744073709551615\r\n") +
-	       (signature.len > 0 ? strlen(SIGNATURE_NAME "\r\n") + signature.len : 0);
+	size_t marks = sizeof(struct field_marks);
+
+	return meta_field_bytes(&gateway->meta) + strlen(REPLAYED_NAME "18446744073709551615") +
+	       marks + (signature.len > 0 ? strlen(SIGNATURE_NAME) + signature.len + marks : 0);
 }
 
 static bool compose_request(const struct gateway *gateway, struct exchange *x)
 {
 	struct slice signature = grip_signature(gateway->worker);
-	size_t room = gateway->head.len + own_bytes(gateway, signature) + strlen("\r\n");
+	size_t room =
+		gateway->head.len + own_bytes(gateway, signature) + sizeof(struct field_marks);
 	char *text = room <= sizeof(x->memory.inline_head) ? x->memory.inline_head : malloc(room);
-	struct http_out out;
 
 	if (!text)
 		return false;
 	if (x->memory.head != x->memory.inline_head)
 		free(x->memory.head);
 	x->memory.head = text;
-	out = http_out_over(text, room);
-	http_out_slice(&out, (struct slice){gateway->head.at, gateway->head.len});
-	put_own_lines(&out, gateway, signature);
-	http_out_slice(&out, SLICE("\r\n"));
-	if (out.overflow)
+	struct field_sink sink = text_head_over(http_out_over(text, room));
+	http_out_slice(&sink.out, (struct slice){gateway->head.at, gateway->head.len});
+	put_own_fields(&sink, gateway, signature);
+	text_head_end(&sink);
+	if (sink.out.overflow)
 		return false;
-	x->request.len = (uint32_t)(out.at - text);
+	x->request.len = (uint32_t)(sink.out.at - text);
 	return true;
 }
 

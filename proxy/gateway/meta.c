@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct slice line_start = SLICE("Meta-");
+static const struct slice name_start = SLICE("Meta-");
 
 static struct slice name_of(const struct meta_item *item)
 {
@@ -86,20 +86,17 @@ struct slice meta_find(const struct meta *meta, struct slice name)
 	return item ? value_of(item) : SLICE_NONE;
 }
 
-void meta_put_lines(const struct meta *meta, struct http_out *out)
+void meta_put_fields(const struct meta *meta, struct field_sink *sink)
 {
 	for (unsigned i = 0; i < meta->count; i++) {
-		http_out_slice(out, line_start);
-		http_out_slice(out, name_of(&meta->items[i]));
-		http_out_slice(out, SLICE(": "));
-		http_out_slice(out, value_of(&meta->items[i]));
-		http_out_slice(out, SLICE("\r\n"));
+		http_out_slice(&sink->out, name_start);
+		field_put(sink, name_of(&meta->items[i]), value_of(&meta->items[i]));
 	}
 }
 
-size_t meta_line_bytes(const struct meta *meta)
+size_t meta_field_bytes(const struct meta *meta)
 {
-	return meta->bytes + meta->count * (line_start.len + strlen(": \r\n"));
+	return meta->bytes + meta->count * (name_start.len + sizeof(struct field_marks));
 }
 
 void meta_clear(struct meta *meta)

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "base/slice.h"
-#include "http/out.h"
+#include "http/field_sink.h"
 
 /* So many values, and bytes of them all with their names, does a socket have at most. */
 #define META_COUNT 32
@@ -41,9 +41,9 @@ enum meta_result meta_set(struct meta *meta, struct slice name, struct slice val
 /* The value of this name, or SLICE_NONE; until the next meta_set. */
 struct slice meta_find(const struct meta *meta, struct slice name);
 
-/* Their lines, each with its CRLF; meta_line_bytes returns their total length. */
-void meta_put_lines(const struct meta *meta, struct http_out *out);
-size_t meta_line_bytes(const struct meta *meta);
+/* Their fields; meta_field_bytes returns the total length of these. */
+void meta_put_fields(const struct meta *meta, struct field_sink *sink);
+size_t meta_field_bytes(const struct meta *meta);
 
 void meta_clear(struct meta *meta);
 

@@ -29,15 +29,16 @@ bool http_changes_touch(const struct http_changes *changes, struct slice name)
 	       is_listed(changes->listener_removed, name) || is_set(changes->listener_set, name);
 }
 
-void http_changes_filter(struct http_out *out, char *begin, const struct http_changes *changes)
+void http_changes_filter(struct field_sink *sink, char *begin, const struct http_changes *changes)
 {
+	struct http_out *out = &sink->out;
 	char *from = begin, *to = begin;
 
 	while (from < out->at) {
-		const char *newline = memchr(from, '\n', (size_t)(out->at - from));
-		size_t len = (size_t)((newline ? newline + 1 : out->at) - from);
-		const char *colon = memchr(from, ':', len);
-		struct slice name = {from, colon ? (size_t)(colon - from) : 0};
+		const char *last = memchr(from, sink->marks.value[1], (size_t)(out->at - from));
+		size_t len = (size_t)((last ? last + 1 : out->at) - from);
+		const char *mark = memchr(from, sink->marks.name[0], len);
+		struct slice name = {from, mark ? (size_t)(mark - from) : 0};
 		if (name.len == 0 || !http_changes_touch(changes, name)) {
 			memmove(to, from, len);
 			to += len;
@@ -47,16 +48,13 @@ void http_changes_filter(struct http_out *out, char *begin, const struct http_ch
 	out->at = to;
 }
 
-static void put_field(struct http_out *out, const struct conf_field *field)
+static void put_field(struct field_sink *sink, const struct conf_field *field)
 {
-	http_out_slice(out, name_of(field));
-	http_out_slice(out, SLICE(": "));
-	http_out_slice(out, (struct slice){field->value, field->value_len});
-	http_out_slice(out, SLICE("\r\n"));
+	field_put(sink, name_of(field), (struct slice){field->value, field->value_len});
 }
 
-void http_changes_put(
-	struct http_out *out, const struct http_changes *changes, bool (*kept)(struct slice name))
+void http_changes_put(struct field_sink *sink, const struct http_changes *changes,
+	bool (*kept)(struct slice name))
 {
 	const struct conf_fields *set = changes->listener_set;
 
@@ -64,12 +62,12 @@ void http_changes_put(
 		struct slice name = name_of(&set->items[i]);
 		if (!is_set(changes->set, name) && !is_listed(changes->removed, name) &&
 			!(kept && kept(name)))
-			put_field(out, &set->items[i]);
+			put_field(sink, &set->items[i]);
 	}
 	set = changes->set;
 	for (size_t i = 0; set && i < set->count; i++) {
 		if (!(kept && kept(name_of(&set->items[i]))))
-			put_field(out, &set->items[i]);
+			put_field(sink, &set->items[i]);
 	}
 }
 

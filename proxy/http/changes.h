@@ -1,7 +1,7 @@
 /*
  * The fields that a configuration sets and removes, in whatever writes a head.
  *
- *   what came    lines that are touched are left out
+ *   what came    fields that are touched are left out
  *   our own      http_changes_filter takes touched ones out of what was just written
  *   then         http_changes_put writes what is set
  *
@@ -15,7 +15,7 @@
 
 #include "base/slice.h"
 #include "conf/conf.h"
-#include "http/out.h"
+#include "http/field_sink.h"
 
 struct http_changes {
 	const struct conf_fields *set, *listener_set; /* NULL: none */
@@ -33,14 +33,14 @@ static inline bool http_changes_any(const struct http_changes *changes)
 /* Is the field set or removed? */
 bool http_changes_touch(const struct http_changes *changes, struct slice name);
 
-/* Takes the touched ones out of the lines between `begin` and the cursor. */
-void http_changes_filter(struct http_out *out, char *begin, const struct http_changes *changes);
+/* Takes the touched ones out of the fields between `begin` and the cursor. */
+void http_changes_filter(struct field_sink *sink, char *begin, const struct http_changes *changes);
 
-/* Appends a line for each field that is set, but for those whose names are `kept`. */
-void http_changes_put(
-	struct http_out *out, const struct http_changes *changes, bool (*kept)(struct slice name));
+/* Puts each field that is set, but for those whose names are `kept`. */
+void http_changes_put(struct field_sink *sink, const struct http_changes *changes,
+	bool (*kept)(struct slice name));
 
-/* How long these lines are at most. */
+/* How long these fields are at most. */
 size_t http_changes_bytes(const struct http_changes *changes);
 
 #endif

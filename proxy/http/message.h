@@ -166,6 +166,12 @@ static inline struct slice http_head_target(const struct http_head *head)
 	return (struct slice){head->base + head->target_at, head->target_len};
 }
 
+/* Where the line of the first field begins. */
+static inline size_t http_head_fields_at(const struct http_head *head)
+{
+	return head->field_count > 0 ? head->fields[0].name_at : head->len - 2u;
+}
+
 static inline struct slice http_field_name(
 	const struct http_head *head, const struct http_field *field)
 {

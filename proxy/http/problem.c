@@ -1,6 +1,5 @@
 #include "http/problem.h"
 
-#include "http/changes.h"
 #include "http/message.h"
 #include "http/out.h"
 #include "http/status.h"
@@ -75,7 +74,7 @@ static void put_own_text(struct http_out *out, struct slice name, struct slice t
 }
 
 /* What comes before the policies, or before the wait where there are none. */
-static void put_body_front(struct http_out *out, const struct http_problem *problem)
+static void put_front(struct http_out *out, const struct http_problem *problem)
 {
 	if (problem->policy_count > 0) {
 		http_out_slice(
@@ -98,15 +97,19 @@ static void put_body_front(struct http_out *out, const struct http_problem *prob
 		http_out_slice(out, SLICE(",\"violated-policies\":["));
 }
 
-static void put_body(struct http_out *out, const struct http_problem *problem)
+void http_problem_put_content(struct http_out *out, const struct http_problem *problem)
 {
+	if (problem->content.at)
+		http_out_slice(out, problem->content);
+	if (problem->status == 200)
+		return;
 	if (problem->status == 429 && problem->policy_count > 0 && problem->detail.len == 0)
 		/* What nearly all refusals begin with, in one piece. */
 		http_out_slice(out, SLICE("{\"type\":\"" QUOTA_TYPE "\",\"title\":\"" QUOTA_TITLE
 					  "\",\"status\":429,\"detail\":\"" QUOTA_DETAIL
 					  "\",\"violated-policies\":["));
 	else
-		put_body_front(out, problem);
+		put_front(out, problem);
 	if (problem->policy_count > 0) {
 		for (size_t i = 0; i < problem->policy_count; i++)
 			put_member(out, i > 0 ? SLICE(",") : SLICE(""), problem->policies[i]);
@@ -119,19 +122,19 @@ static void put_body(struct http_out *out, const struct http_problem *problem)
 	http_out_slice(out, SLICE("}\n"));
 }
 
-static void put_field(struct http_out *out, struct slice name, struct slice value)
+static void put_retry_after(struct field_sink *sink, uint64_t wait_ms)
 {
-	if (value.len == 0 || name.len == 0)
-		return;
-	http_out_slice(out, name);
-	http_out_slice(out, SLICE(": "));
-	http_out_slice(out, value);
-	http_out_slice(out, SLICE("\r\n"));
+	uint64_t seconds = wait_ms / 1000 + (wait_ms % 1000 != 0);
+
+	field_put_number(sink, SLICE("Retry-After"), seconds > 0 ? seconds : 1);
 }
 
-static void put_location(struct http_out *out, const struct http_location *location)
+static void put_location(struct field_sink *sink, const struct http_location *location)
 {
-	http_out_slice(out, SLICE("Location: https://"));
+	struct http_out *out = &sink->out;
+
+	field_begin(sink, SLICE("Location"));
+	http_out_slice(out, SLICE("https://"));
 	http_out_slice(out, location->host);
 	if (location->port != 443) {
 		http_out_char(out, ':');
@@ -142,34 +145,33 @@ static void put_location(struct http_out *out, const struct http_location *locat
 		http_out_char(out, '?');
 		http_out_slice(out, location->query);
 	}
-	http_out_slice(out, SLICE("\r\n"));
+	field_end(sink);
 }
 
-static void put_retry_after(struct http_out *out, uint64_t wait_ms)
+static void put_given(struct field_sink *sink, struct slice name, struct slice value)
 {
-	uint64_t seconds = wait_ms / 1000 + (wait_ms % 1000 != 0);
-
-	http_out_slice(out, SLICE("Retry-After: "));
-	http_out_number(out, seconds > 0 ? seconds : 1);
-	http_out_slice(out, SLICE("\r\n"));
+	if (value.len > 0)
+		field_put(sink, name, value);
 }
 
-static void put_status_line(struct http_out *out, unsigned status)
+void http_problem_put_fields(
+	struct field_sink *sink, const struct http_problem *problem, size_t content_bytes)
 {
-	struct slice line = http_status_line(status);
-
-	http_out_slice(out, SLICE("HTTP/1.1 "));
-	if (line.len > 0) {
-		http_out_slice(out, line);
-	} else {
-		http_out_number(out, status);
-		http_out_char(out, ' ');
-	}
-	http_out_slice(out, SLICE("\r\n"));
+	if (problem->content.at)
+		field_put(sink, SLICE("Content-Type"), SLICE("application/octet-stream"));
+	else if (content_bytes > 0)
+		field_put(sink, SLICE("Content-Type"), SLICE("application/problem+json"));
+	field_put_number(sink, SLICE("Content-Length"), content_bytes);
+	field_put(sink, SLICE("Cache-Control"), SLICE("no-store"));
+	if (problem->retry_after_ms != HTTP_PROBLEM_NO_RETRY)
+		put_retry_after(sink, problem->retry_after_ms);
+	if (problem->location)
+		put_location(sink, problem->location);
+	put_given(sink, SLICE("Allow"), problem->allow);
+	put_given(sink, SLICE("WWW-Authenticate"), problem->challenge);
 }
 
-/* What says what the answer is stays, whatever is set for the server's answers. */
-static bool is_kept(struct slice name)
+bool http_problem_keeps(struct slice name)
 {
 	static const struct slice kept[] = {{"content-type", 12}, {"cache-control", 13},
 		{"retry-after", 11}, {"location", 8}, {"allow", 5}, {"www-authenticate", 16},
@@ -180,65 +182,6 @@ static bool is_kept(struct slice name)
 			return true;
 	}
 	return false;
-}
-
-static void put_head(struct http_out *out, const struct http_problem *problem, size_t body_bytes)
-{
-	put_status_line(out, problem->status);
-	char *own = out->at;
-	put_field(out, SLICE("Date"), problem->date);
-	if (problem->changes)
-		http_changes_filter(out, own, problem->changes);
-	if (problem->content.at)
-		http_out_slice(
-			out, SLICE("Content-Type: application/octet-stream\r\nContent-Length: "));
-	else if (body_bytes > 0)
-		http_out_slice(
-			out, SLICE("Content-Type: application/problem+json\r\nContent-Length: "));
-	else
-		http_out_slice(out, SLICE("Content-Length: "));
-	http_out_number(out, body_bytes);
-	http_out_slice(out, SLICE("\r\nCache-Control: no-store\r\n"));
-	if (problem->retry_after_ms != HTTP_PROBLEM_NO_RETRY)
-		put_retry_after(out, problem->retry_after_ms);
-	if (problem->location)
-		put_location(out, problem->location);
-	put_field(out, SLICE("Allow"), problem->allow);
-	put_field(out, SLICE("WWW-Authenticate"), problem->challenge);
-	own = out->at;
-	http_out_slice(out, problem->fields);
-	put_field(out, problem->request_id_field, problem->request_id);
-	if (problem->changes) {
-		http_changes_filter(out, own, problem->changes);
-		http_changes_put(out, problem->changes, is_kept);
-	}
-	if (problem->connection == HTTP_PROBLEM_CLOSE)
-		http_out_slice(out, SLICE("Connection: close\r\n"));
-	else if (problem->connection == HTTP_PROBLEM_KEEP_ALIVE)
-		http_out_slice(out, SLICE("Connection: keep-alive\r\n"));
-	http_out_slice(out, SLICE("\r\n"));
-}
-
-size_t http_problem_write(
-	char *out, size_t capacity, const struct http_problem *problem, size_t *body_bytes)
-{
-	char body[HTTP_PROBLEM_BYTES];
-	struct http_out body_out = http_out_over(body, sizeof(body));
-	struct http_out reply = http_out_over(out, capacity);
-
-	if (problem->content.at)
-		http_out_slice(&body_out, problem->content);
-	else if (problem->status != 200)
-		put_body(&body_out, problem);
-	if (body_out.overflow)
-		return 0;
-	size_t length = (size_t)(body_out.at - body);
-	put_head(&reply, problem, length);
-	if (!problem->head)
-		http_out_slice(&reply, (struct slice){body, length});
-	if (body_bytes)
-		*body_bytes = problem->head ? 0 : length;
-	return reply.overflow ? 0 : (size_t)(reply.at - out);
 }
 
 size_t http_allow_text(uint64_t methods, char out[static HTTP_ALLOW_BYTES])

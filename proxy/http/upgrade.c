@@ -71,11 +71,11 @@ bool http_upgrade_agreed(const struct http_head *response, const struct http_hea
 	return any;
 }
 
-void http_upgrade_put(
+void http_upgrade_put_names(
 	struct http_out *out, const struct http_head *head, const struct conf_text_list *protocols)
 {
 	struct walk walk = {.head = head};
-	struct slice protocol, separator = SLICE("Connection: upgrade\r\nUpgrade: ");
+	struct slice protocol, separator = SLICE("");
 
 	while (next_protocol(&walk, &protocol)) {
 		if (!is_listed(protocols, protocol))
@@ -84,5 +84,4 @@ void http_upgrade_put(
 		http_out_slice(out, protocol);
 		separator = SLICE(", ");
 	}
-	http_out_slice(out, SLICE("\r\n"));
 }

@@ -26,8 +26,8 @@ bool http_upgrade_names(const struct http_head *head, struct slice wanted);
 bool http_upgrade_agreed(const struct http_head *response, const struct http_head *request,
 	const struct conf_text_list *protocols);
 
-/* Appends `Connection: upgrade` and an Upgrade with the head's protocols that the list holds. */
-void http_upgrade_put(
+/* Appends the head's protocols that the list holds, as the value of an Upgrade field. */
+void http_upgrade_put_names(
 	struct http_out *out, const struct http_head *head, const struct conf_text_list *protocols);
 
 #endif

@@ -4,19 +4,18 @@
 
 #include <stdbool.h>
 
-#include "http/changes.h"
-
 struct exchange;
 struct flow;
 
-/* The request's head as the server gets it. False: does not fit in memory. */
+/* Each of them returns false if it does not fit in memory. */
+
+/* The request's head as the server gets it. */
 bool compose_request(struct exchange *exchange, struct flow *flow);
 
-/* The changes that the listener and, if there is one, the route make in responses. With a client
- * only. */
-struct http_changes exchange_response_changes(const struct exchange *exchange);
+/* The response's head as the client gets it. */
+bool compose_response(struct exchange *exchange, struct flow *flow, bool chunked, bool is_interim);
 
-/* The response's head as the client gets it; interim responses too. */
-bool compose_response(struct exchange *exchange, struct flow *flow, bool chunked, bool interim);
+/* An answer of our own, with its content. */
+bool compose_reply(struct exchange *exchange, struct flow *flow);
 
 #endif

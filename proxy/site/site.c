@@ -71,23 +71,15 @@ static bool compose_texts(struct site *site)
 
 	site->via = text_of(conf->hop.via);
 	if (conf->hop.via) {
-		int len = asprintf(&site->via_line, "Via: 1.1 %s\r\n", conf->hop.via);
+		int len = asprintf(&site->via_text, "1.1 %s", conf->hop.via);
 		if (len < 0) {
-			site->via_line = NULL;
+			site->via_text = NULL;
 			return false;
 		}
-		site->via_line_len = (size_t)len;
+		site->via_1_1 = (struct slice){site->via_text, (size_t)len};
 	}
 	site->request_id_field = text_of(conf->request_id_field);
 	site->request_id_field_id = http_field_id(site->request_id_field);
-	if (conf->request_id_field) {
-		int len = asprintf(&site->request_id_text, "%s: ", conf->request_id_field);
-		if (len < 0) {
-			site->request_id_text = NULL;
-			return false;
-		}
-		site->request_id_start = (struct slice){site->request_id_text, (size_t)len};
-	}
 	return true;
 }
 
@@ -185,8 +177,7 @@ void site_release(struct site *site)
 	ratelimit_texts_free(site->texts);
 	route_table_free(site->routes);
 	lookalikes_free(site->lookalikes);
-	free(site->via_line);
-	free(site->request_id_text);
+	free(site->via_text);
 	free(site->upstreams);
 	free(site->policies);
 	account_rows_clear(&site->rows);

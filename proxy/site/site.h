@@ -33,10 +33,8 @@ struct site {
 		serial; /* counts the sites that came into effect: one in the same memory differs */
 	const struct conf *conf;
 	struct slice via, request_id_field; /* conf's; empty when off */
-	char *via_line;                     /* `Via: 1.1 sluice\r\n`; NULL when off */
-	size_t via_line_len;
-	char *request_id_text;
-	struct slice request_id_start; /* `X-Request-Id: `, of request_id_text; empty when off */
+	char *via_text;                     /* owned; NULL when off */
+	struct slice via_1_1; /* the value for a message of HTTP/1.1: `1.1 sluice`; of via_text */
 	enum http_field_id request_id_field_id;
 	struct route_table *routes;
 	struct lookalikes *lookalikes;

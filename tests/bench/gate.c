@@ -17,6 +17,7 @@
 #include "http/path.h"
 #include "http/problem.h"
 #include "http/target.h"
+#include "http/text_head.h"
 
 #define ROUNDS  31
 #define CALLERS 100000u
@@ -221,9 +222,9 @@ static void step_check_and_finish(struct bench *b)
 static void step_fields(struct bench *b)
 {
 	char text[512];
-	struct http_out out = http_out_over(text, sizeof(text));
+	struct field_sink sink = text_head_over(http_out_over(text, sizeof(text)));
 
-	ratelimit_append(&out, b->texts, CONF_RATELIMIT_DRAFT_11, &b->verdict, 0);
+	ratelimit_put(&sink, b->texts, CONF_RATELIMIT_DRAFT_11, &b->verdict, 0);
 	b->sink += (uint64_t)text[0];
 }
 
@@ -243,20 +244,25 @@ static void step_hops(struct bench *b)
 
 static void step_refusal(struct bench *b)
 {
-	char fields[512], reply[HTTP_PROBLEM_BYTES];
+	char content[HTTP_PROBLEM_BYTES], reply[HTTP_PROBLEM_BYTES];
 	struct slice policies[GATE_LIMITS_MAX];
-	struct http_out out = http_out_over(fields, sizeof(fields));
-
-	ratelimit_append(&out, b->texts, CONF_RATELIMIT_DRAFT_11, &b->verdict, 0);
+	struct http_out out = http_out_over(content, sizeof(content));
+	struct field_sink sink = text_head_over(http_out_over(reply, sizeof(reply)));
 	struct http_problem problem = {
 		.status = 429,
 		.retry_after_ms = b->verdict.retry_after_ms,
 		.policies = policies,
 		.policy_count = ratelimit_violated(&b->verdict, policies),
-		.fields = {fields, (size_t)(out.at - fields)},
-		.date = SLICE("Sat, 21 Nov 2026 04:00:00 GMT"),
 	};
-	b->sink += http_problem_write(reply, sizeof(reply), &problem, NULL);
+	http_problem_put_content(&out, &problem);
+	struct slice whole = {content, (size_t)(out.at - content)};
+	text_head_status(&sink, 429, SLICE_NONE);
+	field_put(&sink, SLICE("Date"), SLICE("Sat, 21 Nov 2026 04:00:00 GMT"));
+	http_problem_put_fields(&sink, &problem, whole.len);
+	ratelimit_put(&sink, b->texts, CONF_RATELIMIT_DRAFT_11, &b->verdict, 0);
+	text_head_end(&sink);
+	http_out_slice(&sink.out, whole);
+	b->sink += (uint64_t)(sink.out.at - reply);
 }
 
 static void step_admitted(struct bench *b)

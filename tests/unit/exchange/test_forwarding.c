@@ -2,6 +2,7 @@
 #include "exchange/forwarding.h"
 
 #include "fakes/flight.h"
+#include "http/text_head.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suite.h"
 
@@ -9,11 +10,11 @@
 static const char *lines_for(struct forwarding *forwarding, const struct exchange *x)
 {
 	static char text[8192];
-	struct http_out out = http_out_over(text, sizeof(text) - 1);
+	struct field_sink sink = text_head_over(http_out_over(text, sizeof(text) - 1));
 
-	forwarding_put(&out, forwarding, x);
-	assert_false(out.overflow);
-	*out.at = '\0';
+	forwarding_put(&sink, forwarding, x);
+	assert_false(sink.out.overflow);
+	*sink.out.at = '\0';
 	return text;
 }
 

@@ -1,6 +1,7 @@
 #include "gate/ratelimit_fields.h"
 
 #include "conf_of.h"
+#include "http/text_head.h"
 #include "../http/head.h"
 #include "tests/unit/suite.h"
 
@@ -53,11 +54,11 @@ static void add(
 static const char *lines(struct fixture *f, enum conf_ratelimit_headers dialect)
 {
 	static char text[2048];
-	struct http_out out = http_out_over(text, sizeof(text) - 1);
+	struct field_sink sink = text_head_over(http_out_over(text, sizeof(text) - 1));
 
-	ratelimit_append(&out, f->texts, dialect, &f->verdict, UINT64_C(1795312632001));
-	assert_false(out.overflow);
-	*out.at = '\0';
+	ratelimit_put(&sink, f->texts, dialect, &f->verdict, UINT64_C(1795312632001));
+	assert_false(sink.out.overflow);
+	*sink.out.at = '\0';
 	return text;
 }
 

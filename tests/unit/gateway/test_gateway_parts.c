@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "http/text_head.h"
 #include "websocket/handshake.h"
 #include "gateway/meta.h"
 #include "gateway/retry.h"
@@ -52,12 +53,12 @@ static void random_numbers_move_a_try_by_a_tenth(void **state)
 static const char *lines_of(const struct meta *meta)
 {
 	static char text[META_BYTES + META_COUNT * 16];
-	struct http_out out = http_out_over(text, meta_line_bytes(meta));
+	struct field_sink sink = text_head_over(http_out_over(text, meta_field_bytes(meta)));
 
-	meta_put_lines(meta, &out);
-	assert_false(out.overflow);
-	assert_ptr_equal(out.at, out.end); /* the room is exact */
-	*out.at = '\0';
+	meta_put_fields(meta, &sink);
+	assert_false(sink.out.overflow);
+	assert_ptr_equal(sink.out.at, sink.out.end); /* the room is exact */
+	*sink.out.at = '\0';
 	return text;
 }
 

@@ -12,18 +12,33 @@
 #include "http/message.h"
 #include "http/out.h"
 #include "http/status.h"
+#include "http/text_head.h"
 #include "tests/unit/suite.h"
+
+/* Fields and content, behind a status line; the length, or 0 if they do not fit. */
+static size_t write_problem(char *to, size_t capacity, const struct http_problem *problem)
+{
+	char content[HTTP_PROBLEM_BYTES];
+	struct http_out out = http_out_over(content, sizeof(content));
+	struct field_sink sink = text_head_over(http_out_over(to, capacity));
+
+	http_problem_put_content(&out, problem);
+	struct slice whole = {content, (size_t)(out.at - content)};
+	text_head_status(&sink, problem->status, SLICE_NONE);
+	http_problem_put_fields(&sink, problem, whole.len);
+	text_head_end(&sink);
+	http_out_slice(&sink.out, whole);
+	return out.overflow || sink.out.overflow ? 0 : (size_t)(sink.out.at - to);
+}
 
 static char reply[HTTP_PROBLEM_BYTES + 1];
 
 static const char *written(const struct http_problem *problem)
 {
-	size_t body_bytes = 0;
-	size_t len = http_problem_write(reply, HTTP_PROBLEM_BYTES, problem, &body_bytes);
+	size_t len = write_problem(reply, HTTP_PROBLEM_BYTES, problem);
 
 	assert_true(len > 0);
 	reply[len] = '\0';
-	assert_int_equal(strlen(strstr(reply, "\r\n\r\n") + 4), body_bytes);
 	return reply;
 }
 
@@ -35,22 +50,15 @@ static void refused_by_quota(void **state)
 		.retry_after_ms = 6001,
 		.policies = policies,
 		.policy_count = 2,
-		.fields = SLICE("RateLimit: \"burst\";r=0;t=7\r\n"),
-		.date = SLICE("Sat, 21 Nov 2026 04:00:00 GMT"),
-		.request_id_field = SLICE("X-Request-Id"),
-		.request_id = SLICE("abc"),
 	};
 
 	(void)state;
 	assert_string_equal(written(&problem),
 		"HTTP/1.1 429 Too Many Requests\r\n"
-		"Date: Sat, 21 Nov 2026 04:00:00 GMT\r\n"
 		"Content-Type: application/problem+json\r\n"
 		"Content-Length: 289\r\n"
 		"Cache-Control: no-store\r\n"
 		"Retry-After: 7\r\n"
-		"RateLimit: \"burst\";r=0;t=7\r\n"
-		"X-Request-Id: abc\r\n"
 		"\r\n"
 		"{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
 		"\"title\":\"Request cannot be satisfied as assigned quota has been exceeded\","
@@ -100,16 +108,14 @@ static void all_statuses(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
-		struct http_problem problem = {.status = statuses[i],
-			.retry_after_ms = HTTP_PROBLEM_NO_RETRY,
-			.connection = HTTP_PROBLEM_CLOSE};
+		struct http_problem problem = {
+			.status = statuses[i], .retry_after_ms = HTTP_PROBLEM_NO_RETRY};
 		char line[64];
 		struct slice reason = http_status_reason(statuses[i]);
 		assert_true(reason.len > 0);
 		snprintf(line, sizeof(line), "HTTP/1.1 %u %.*s\r\n", statuses[i],
 			SLICE_ARGS(reason));
 		assert_memory_equal(written(&problem), line, strlen(line));
-		assert_non_null(strstr(reply, "\r\nConnection: close\r\n"));
 		assert_non_null(strstr(reply, "\"type\":\"about:blank\""));
 		const char *body = strstr(reply, "\r\n\r\n") + 4;
 		assert_int_equal(
@@ -121,17 +127,6 @@ static void all_statuses(void **state)
 	assert_int_equal(http_status_reason(299).len, 0);
 	assert_int_equal(http_status_reason(99).len, 0);
 	assert_int_equal(http_status_reason(512).len, 0);
-}
-
-static void head_has_no_body(void **state)
-{
-	struct http_problem problem = {
-		.status = 404, .retry_after_ms = HTTP_PROBLEM_NO_RETRY, .head = true};
-
-	(void)state;
-	const char *text = written(&problem);
-	assert_int_equal(strlen(strstr(text, "\r\n\r\n")), 4);
-	assert_null(strstr(text, "Content-Length: 0"));
 }
 
 static void allow(void **state)
@@ -167,18 +162,18 @@ static void capacity(void **state)
 {
 	char small[512], *detail = malloc(HTTP_PROBLEM_BYTES);
 	struct http_problem problem = {.status = 404, .retry_after_ms = HTTP_PROBLEM_NO_RETRY};
-	size_t len = http_problem_write(small, sizeof(small), &problem, NULL);
+	size_t len = write_problem(small, sizeof(small), &problem);
 
 	(void)state;
 	assert_true(len > 0);
 	for (size_t i = 0; i < len; i++)
-		assert_int_equal(http_problem_write(small, i, &problem, NULL), 0);
-	assert_int_equal(http_problem_write(small, len, &problem, NULL), len);
+		assert_int_equal(write_problem(small, i, &problem), 0);
+	assert_int_equal(write_problem(small, len, &problem), len);
 	memset(detail, '\1', HTTP_PROBLEM_BYTES);
 	problem.detail = (struct slice){detail, 1024};
-	assert_true(http_problem_write(reply, HTTP_PROBLEM_BYTES, &problem, NULL) > 6 * 1024);
+	assert_true(write_problem(reply, HTTP_PROBLEM_BYTES, &problem) > 6 * 1024);
 	problem.detail.len = HTTP_PROBLEM_BYTES;
-	assert_int_equal(http_problem_write(reply, HTTP_PROBLEM_BYTES, &problem, NULL), 0);
+	assert_int_equal(write_problem(reply, HTTP_PROBLEM_BYTES, &problem), 0);
 	free(detail);
 }
 
@@ -252,7 +247,6 @@ UNIT_SUITE(test_problem)
 		cmocka_unit_test(retry_after_rounds_up),
 		cmocka_unit_test(reduced_capacity),
 		cmocka_unit_test(all_statuses),
-		cmocka_unit_test(head_has_no_body),
 		cmocka_unit_test(allow),
 		cmocka_unit_test(answer_to_options),
 		cmocka_unit_test(capacity),
