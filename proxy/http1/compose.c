@@ -1,10 +1,10 @@
 /*
- * Heads of HTTP/1: the first line, the fields (http1/outgoing.h), and what frames the message.
+ * Heads of HTTP/1: the first line, the fields (exchange/outgoing.h), and what frames the message.
  */
 #include "http1/compose.h"
 
 #include "exchange/exchange.h"
-#include "http1/outgoing.h"
+#include "exchange/outgoing.h"
 #include "http/text_head.h"
 #include "http/upgrade.h"
 

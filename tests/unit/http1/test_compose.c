@@ -3,7 +3,7 @@
 #include "http1/compose.h"
 
 #include "exchange/judge.h"
-#include "http1/outgoing.h"
+#include "exchange/outgoing.h"
 #include "tests/unit/exchange/fakes/flight.h"
 #include "tests/unit/suite.h"
 

@@ -10,8 +10,8 @@
  * fields put into its sink. Field lines that pass unchanged, mostly runs of several, are copied
  * unchanged.
  */
-#ifndef HTTP1_OUTGOING_H
-#define HTTP1_OUTGOING_H
+#ifndef EXCHANGE_OUTGOING_H
+#define EXCHANGE_OUTGOING_H
 
 #include "gate/gate.h"
 #include "http/changes.h"

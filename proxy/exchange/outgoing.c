@@ -1,4 +1,4 @@
-#include "http1/outgoing.h"
+#include "exchange/outgoing.h"
 
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
