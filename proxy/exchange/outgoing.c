@@ -285,12 +285,12 @@ static void put_own_fields(struct field_sink *sink, const struct outgoing_respon
 		put_request_id(sink, x);
 }
 
-void outgoing_response_put(struct field_sink *sink, const struct outgoing_response *response)
+void outgoing_response_put(
+	struct field_sink *sink, const struct outgoing_response *response, size_t from)
 {
 	const struct exchange *x = response->exchange;
-	const struct http_head *head = &x->response;
 
-	field_pass(sink, head, http_head_fields_at(head), &response->omitted);
+	field_pass(sink, &x->response, from, &response->omitted);
 	if (response->is_interim)
 		return;
 	char *own = sink->out.at;

@@ -58,8 +58,10 @@ struct http_changes exchange_response_changes(const struct exchange *exchange);
 void outgoing_response_make(
 	struct outgoing_response *response, struct exchange *exchange, bool is_interim);
 
-/* Puts the fields: those that pass, and those that are added. */
-void outgoing_response_put(struct field_sink *sink, const struct outgoing_response *response);
+/* Puts the fields: those that pass, from the byte `from` of the head (field_pass), and those that
+ * are added. */
+void outgoing_response_put(
+	struct field_sink *sink, const struct outgoing_response *response, size_t from);
 
 struct outgoing_reply {
 	struct exchange *exchange;

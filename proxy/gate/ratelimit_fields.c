@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/out.h"
+#include "http/text_head.h"
 
 /* A limit's name is at most THROTTLE_NAME_BYTES - 1, twice that when all of it is escaped. */
 #define NAME_BYTES   (2 * THROTTLE_NAME_BYTES + 2)
@@ -12,6 +12,10 @@
 struct limit_texts {
 	char name[NAME_BYTES + 4]; /* as a structured field string, with its quotes, and `;r=` */
 	char draft_11[POLICY_BYTES], draft_7[64];
+	/* both fields of draft-11 up to the number left, for a limit that is the only one, in the
+	 * form of HTTP/1 */
+	char alone[POLICY_BYTES + NAME_BYTES + 48];
+	uint16_t alone_len;
 	uint16_t name_len, draft_11_len, draft_7_len; /* 0: not told in that dialect */
 	uint64_t window_s;                            /* 0: the limit has none */
 };
@@ -57,6 +61,19 @@ static bool is_plain(const struct conf_limit *limit)
 	return limit->unit == CONF_UNIT_REQUESTS && limit->algorithm != CONF_LIMIT_CONCURRENCY;
 }
 
+static const struct slice policy_field = SLICE("RateLimit-Policy");
+static const struct slice state_field = SLICE("RateLimit");
+
+static struct slice policy_of(const struct limit_texts *text)
+{
+	return (struct slice){text->draft_11, text->draft_11_len};
+}
+
+static struct slice state_of(const struct limit_texts *text)
+{
+	return (struct slice){text->name, text->name_len + strlen(";r=")};
+}
+
 static void put_sf_integer(struct http_out *out, uint64_t number)
 {
 	http_out_number(out, number < SF_INTEGER_MAX ? number : SF_INTEGER_MAX);
@@ -84,6 +101,12 @@ static void make_texts(const struct conf_limit *limit, struct limit_texts *texts
 		put_sf_integer(&out, window_s(limit));
 	}
 	texts->draft_11_len = (uint16_t)(out.at - texts->draft_11);
+
+	struct field_sink alone = text_head_over(http_out_over(texts->alone, sizeof(texts->alone)));
+	field_put(&alone, policy_field, policy_of(texts));
+	field_begin(&alone, state_field);
+	http_out_slice(&alone.out, state_of(texts));
+	texts->alone_len = (uint16_t)(alone.out.at - texts->alone);
 
 	if (!is_plain(limit))
 		return;
@@ -186,9 +209,6 @@ void ratelimit_foresee_bytes(struct gate_verdict *verdict, uint64_t bytes)
 	}
 }
 
-static const struct slice policy_field = SLICE("RateLimit-Policy");
-static const struct slice state_field = SLICE("RateLimit");
-
 /* Begins the field, or its next element. */
 static void put_start(struct field_sink *sink, struct slice field, unsigned elements)
 {
@@ -196,11 +216,6 @@ static void put_start(struct field_sink *sink, struct slice field, unsigned elem
 		field_begin(sink, field);
 	else
 		http_out_slice(&sink->out, SLICE(", "));
-}
-
-static struct slice policy_of(const struct limit_texts *text)
-{
-	return (struct slice){text->draft_11, text->draft_11_len};
 }
 
 static void put_policies(struct field_sink *sink, const struct ratelimit_texts *texts,
@@ -222,11 +237,10 @@ static void put_policies(struct field_sink *sink, const struct ratelimit_texts *
 		field_end(sink);
 }
 
-/* What is left and until when. */
+/* What is left and until when, behind the name and `;r=`. */
 static void put_state(
 	struct http_out *out, const struct limit_texts *text, const struct gate_limit *limit)
 {
-	http_out_slice(out, (struct slice){text->name, text->name_len + strlen(";r=")});
 	put_sf_integer(out, ratelimit_remaining(limit));
 	if (text->window_s > 0) {
 		http_out_slice(out, SLICE(";t="));
@@ -239,6 +253,13 @@ static void put_draft_11(struct field_sink *sink, const struct ratelimit_texts *
 {
 	unsigned elements = 0;
 
+	if (verdict->limit_count == 1 && !verdict->limits[0].limit->shadow && sink->major == 1) {
+		const struct limit_texts *text = &texts->limits[verdict->limits[0].limit->index];
+		http_out_slice(&sink->out, (struct slice){text->alone, text->alone_len});
+		put_state(&sink->out, text, &verdict->limits[0]);
+		field_end(sink);
+		return;
+	}
 	put_policies(sink, texts, verdict, false);
 	for (unsigned i = 0; i < verdict->limit_count; i++) {
 		const struct gate_limit *limit = &verdict->limits[i];
@@ -246,6 +267,7 @@ static void put_draft_11(struct field_sink *sink, const struct ratelimit_texts *
 		if (limit->limit->shadow)
 			continue;
 		put_start(sink, state_field, elements++);
+		http_out_slice(&sink->out, state_of(text));
 		put_state(&sink->out, text, limit);
 	}
 	if (elements > 0)

@@ -104,13 +104,26 @@ bool compose_request(struct exchange *x, struct flow *flow)
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
-/* The server's, which may be none; of another version of HTTP there is none. */
-static struct slice reason_of(const struct http_head *head)
+/* The line of a response of HTTP/1.1 mostly passes as it is, together with the fields behind it;
+ * not without one of its blanks, which servers that send no reason may omit. The byte at which the
+ * fields that pass begin. */
+static size_t put_status_line(struct field_sink *sink, const struct http_head *head)
 {
-	size_t begin = strlen("HTTP/1.1 200"), end = http_head_fields_at(head) - strlen("\r\n");
+	static const char version[] = "HTTP/1.1 ";
+	size_t begin = strlen("HTTP/1.1 200"), fields = http_head_fields_at(head);
+	size_t end = fields - strlen("\r\n");
 
-	return head->major == 1 ? slice_trim((struct slice){head->base + begin, end - begin})
-				: SLICE_NONE;
+	if (head->major != 1) {
+		text_head_status(sink, head->status, SLICE_NONE);
+	} else if (memcmp(head->base, version, strlen(version)) == 0 && end > begin + 1 &&
+		   head->base[begin] == ' ' && (unsigned char)head->base[begin + 1] > ' ' &&
+		   (unsigned char)head->base[end - 1] > ' ') {
+		return 0;
+	} else {
+		text_head_status(sink, head->status,
+			slice_trim((struct slice){head->base + begin, end - begin}));
+	}
+	return fields;
 }
 
 static void put_connection(struct field_sink *sink, const struct exchange *x)
@@ -132,8 +145,7 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 		response.omitted.ids |= HTTP_FIELD_BIT(TRAILER);
 	if (!open_sink(x, flow, response.bytes, &sink))
 		return false;
-	text_head_status(&sink, head->status, reason_of(head));
-	outgoing_response_put(&sink, &response);
+	outgoing_response_put(&sink, &response, put_status_line(&sink, head));
 	if (head->status == 101 && !is_interim)
 		put_upgrade(&sink, x, head);
 	if (head->status >= 200) {
