@@ -20,12 +20,12 @@ void replay_accept(struct gateway_replay *replay, struct slice value)
 	replay->accepted = bytes;
 }
 
-/* What is left of the events of a request when `accepted` bytes of their content are taken off.
- * Those of CLOSE count, and are not left. */
+/* What is left of the events of a request when `accepted` bytes of their content are taken off: all
+ * messages behind the last of these bytes, also those without content. The content of CLOSE counts,
+ * and is not left. */
 struct rest {
-	uint64_t content; /* of all events */
-	uint64_t left;    /* of it, in those that are left */
-	size_t bytes;     /* of those, as events */
+	uint64_t left; /* content of those that are left */
+	size_t bytes;  /* of those, as events */
 };
 
 /* Writes them to `to` unless that is NULL. */
@@ -38,9 +38,9 @@ static struct rest find_rest(struct slice events, uint64_t accepted, char *to)
 		size_t off = event.content.len < accepted ? event.content.len : (size_t)accepted;
 		bool is_message =
 			event.kind == GATEWAY_EVENT_TEXT || event.kind == GATEWAY_EVENT_BINARY;
-		rest.content += event.content.len;
+		bool is_accepted = accepted > 0 && off == event.content.len;
 		accepted -= off;
-		if (off == event.content.len || !is_message)
+		if (is_accepted || !is_message)
 			continue;
 		event.content.at += off;
 		event.content.len -= off;
@@ -52,15 +52,29 @@ static struct rest find_rest(struct slice events, uint64_t accepted, char *to)
 	return rest;
 }
 
+static uint64_t content_bytes(struct slice events)
+{
+	struct gateway_event event;
+	uint64_t bytes = 0;
+
+	while (gateway_event_read(&events, &event) == GATEWAY_EVENT_READ)
+		bytes += event.content.len;
+	return bytes;
+}
+
 const char *replay_keep(struct gateway_replay *replay, struct slice events, uint64_t most)
 {
+	uint64_t content;
 	struct rest rest;
 
 	if (replay->accepted == REPLAY_ACCEPTS_ALL)
 		return NULL;
-	rest = find_rest(events, replay->accepted, NULL);
-	if (replay->accepted > rest.content)
+	content = content_bytes(events);
+	if (replay->accepted == content)
+		return NULL;
+	if (replay->accepted > content)
 		return "answer that accepts more than was sent";
+	rest = find_rest(events, replay->accepted, NULL);
 	if (rest.left > most)
 		return "answer that accepts too little";
 	if (rest.bytes == 0)

@@ -6,8 +6,10 @@
  *   [TEXT abc][TEXT de] --> Content-Bytes-Accepted: 2
  *   [TEXT c][TEXT de][TEXT f], Content-Bytes-Replayed: 3 --> all
  *
- * The messages were judged, charged and counted when they were sent first. The rest waits for the
- * next message, a request that keeps the socket alive, or its end; DISCONNECT has nothing with it.
+ * An empty message behind the last accepted byte is in the rest; where all bytes are accepted, so
+ * is every message. The messages were judged, charged and counted when they were sent first. The
+ * rest waits for the next message, a request that keeps the socket alive, or its end; DISCONNECT
+ * has nothing with it.
  */
 #ifndef GATEWAY_GATEWAY_REPLAY_H
 #define GATEWAY_GATEWAY_REPLAY_H

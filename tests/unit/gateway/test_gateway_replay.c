@@ -54,6 +54,38 @@ static void the_rest_comes_again(void **state)
 	end();
 }
 
+/* A message without content comes again with what is behind the last byte that was accepted. */
+static void empty_messages_come_again(void **state)
+{
+	(void)state;
+	begin();
+	say("x");
+	replay_got(0);
+	say("");
+	say("ab");
+	say("");
+	say("c");
+	accept_bytes(1, "");
+	assert_string_equal(
+		replay_got(0), "TEXT 0\r\n\r\nTEXT 2\r\nab\r\nTEXT 0\r\n\r\nTEXT 1\r\nc\r\n");
+	accept_bytes(0, "");
+	say("d");
+	assert_string_equal(replay_got(3),
+		"TEXT 0\r\n\r\nTEXT 2\r\nab\r\nTEXT 0\r\n\r\nTEXT 1\r\nc\r\nTEXT 1\r\nd\r\n");
+	accept_bytes(2, "");
+	say("");
+	assert_string_equal(replay_got(2),
+		"TEXT 0\r\n\r\nTEXT 1\r\nc\r\nTEXT 1\r\nd\r\nTEXT 0\r\n\r\n");
+	accept_bytes(2, ""); /* all */
+	say("");
+	assert_string_equal(replay_got(0), "TEXT 0\r\n\r\n");
+	accept_bytes(0, ""); /* all, too */
+	say("e");
+	assert_string_equal(replay_got(0), "TEXT 1\r\ne\r\n");
+	answer("");
+	end();
+}
+
 static void silence_brings_it(void **state)
 {
 	(void)state;
@@ -184,6 +216,7 @@ UNIT_SUITE(test_gateway_replay)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_rest_comes_again),
+		cmocka_unit_test(empty_messages_come_again),
 		cmocka_unit_test(silence_brings_it),
 		cmocka_unit_test(it_comes_before_a_close),
 		cmocka_unit_test(a_client_that_is_gone_has_none),
