@@ -14,6 +14,8 @@ void tls_wire_discard(struct tls_wire *wire)
 
 static bool add_pending(struct tls_wire *wire, const char *at, size_t len)
 {
+	if (len == 0)
+		return true; /* there may be no memory to copy to */
 	if (wire->room - wire->end < len && wire->start > 0) {
 		memmove(wire->pending, wire->pending + wire->start, wire->end - wire->start);
 		wire->end -= wire->start;
