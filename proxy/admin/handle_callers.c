@@ -235,7 +235,7 @@ static void look_up_all(struct admin_request *request, struct subjects *subjects
 			json_array_append_new(list, usage_of(subject));
 	}
 	if (subjects->resets)
-		delay_changed(request->daemon->node.delays);
+		delay_changed(node_delays(&request->daemon->node));
 	respond(request, subjects->resets ? "reset" : "limits", list);
 }
 

@@ -128,7 +128,7 @@ static bool put(struct admin_request *request, struct slice key, uint32_t plan)
 	int error = roster_put_key(
 		request->daemon->roster, key, plan, clock_wall_ns() / CLOCK_NS_PER_S);
 	if (error == 0) {
-		delay_changed(request->daemon->node.delays);
+		delay_changed(node_delays(&request->daemon->node));
 		return true;
 	}
 	snprintf(detail, sizeof(detail), "The change can't be written to disk: %s.",

@@ -116,7 +116,7 @@ static bool put(struct admin_request *request, uint64_t caller, struct roster_ov
 		return false;
 	int error = roster_put_override(request->daemon->roster, caller, override, now_s());
 	if (error == 0) {
-		delay_changed(request->daemon->node.delays);
+		delay_changed(node_delays(&request->daemon->node));
 		return true;
 	}
 	snprintf(detail, sizeof(detail), "The change can't be written to disk: %s.",

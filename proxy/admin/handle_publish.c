@@ -43,8 +43,8 @@ void admin_post_publish(struct admin_request *request)
 		admin_respond_problem(request, 400, why);
 		return;
 	}
-	enum publish_result result =
-		publish(request->daemon->node.publishing, items.items, items.count, &subscriptions);
+	enum publish_result result = publish(
+		node_publishing(&request->daemon->node), items.items, items.count, &subscriptions);
 	respond(request, result, items.count, subscriptions);
 	publish_items_end(&items);
 }

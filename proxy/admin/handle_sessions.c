@@ -66,7 +66,7 @@ void admin_get_sessions(struct admin_request *request)
 {
 	const char *count = admin_argument(request, "count");
 	unsigned long wanted = count ? strtoul(count, NULL, 10) : LIST_DEFAULT;
-	struct listing listing = {.owners = request->daemon->node.owners,
+	struct listing listing = {.owners = node_owners(&request->daemon->node),
 		.list = json_array(),
 		.left = wanted < LIST_MAX ? wanted : LIST_MAX,
 		.state = admin_argument(request, "state")};
@@ -116,7 +116,7 @@ static bool visit_wanted(void *ctx, const struct session_view *view)
 
 void admin_get_session(struct admin_request *request)
 {
-	struct wanted wanted = {.owners = request->daemon->node.owners};
+	struct wanted wanted = {.owners = node_owners(&request->daemon->node)};
 	const char *rest = read_id(request->tail, &wanted.key);
 
 	if (!rest || *rest)

@@ -568,7 +568,7 @@ void admin_get_metrics(struct admin_request *request)
 	put_probes(&page, daemon);
 	put_buffering(&page, &daemon->node.store);
 	put_sockets(&page, &daemon->node);
-	put_channels(&page, daemon->node.publishing);
+	put_channels(&page, node_publishing(&daemon->node));
 	put_process(&page, daemon);
 	certificate_facts_put(page.out, page.format, daemon->site);
 	exposition_end(page.out, page.format);

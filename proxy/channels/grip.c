@@ -96,7 +96,7 @@ static struct channel_view *view_of(const struct websocket *socket)
 static const char *subscribe(struct websocket *socket, struct slice name, unsigned filters)
 {
 	const struct channel_bounds bounds = {
-		.channels = socket->worker->use->site->conf->totals.channels,
+		.channels = site_part(socket->worker)->use->site->conf->totals.channels,
 		.subscriptions = socket_conf(socket)->channels,
 	};
 
@@ -253,8 +253,8 @@ static void sign(struct grip_signature *signature, const struct conf_grip *grip,
 
 struct slice grip_signature(struct worker *worker)
 {
-	const struct conf_grip *grip = &worker->use->site->conf->grip;
-	struct grip_signature *signature = &worker->websockets->signature;
+	const struct conf_grip *grip = &site_part(worker)->use->site->conf->grip;
+	struct grip_signature *signature = &websockets_of(worker)->signature;
 	uint64_t now_s = worker_wall_ns(worker) / CLOCK_NS_PER_S;
 
 	if (!grip->key.at)

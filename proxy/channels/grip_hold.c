@@ -225,7 +225,7 @@ bool grip_holds(struct exchange *x)
 		hold->subscriber.is_held = true;
 		deadline_init(&hold->deadline, worker->loop.base, NULL);
 		x->tunnel.hold = hold;
-		CHAIN_PUSH(worker->websockets->holds, hold, prev, next);
+		CHAIN_PUSH(websockets_of(worker)->holds, hold, prev, next);
 		why = fill(hold, &x->response, room);
 		if (!why && !exchange_has_request(x))
 			why = "Grip-Hold before the request's end";
@@ -241,7 +241,7 @@ bool grip_holds(struct exchange *x)
 
 static struct channel_view *view_of(const struct grip_hold *hold)
 {
-	return hold->exchange->worker->websockets->channels;
+	return websockets_of(hold->exchange->worker)->channels;
 }
 
 static void end_head(struct grip_hold *hold, bool has_length, uint64_t length)
@@ -366,7 +366,7 @@ static const char *subscribe(struct grip_hold *hold)
 	const struct exchange *x = hold->exchange;
 	struct slice rest = {hold->channels, hold->channels_bytes}, element, name, value;
 	const struct channel_bounds bounds = {
-		.channels = x->worker->use->site->conf->totals.channels,
+		.channels = site_part(x->worker)->use->site->conf->totals.channels,
 		.subscriptions = x->route->websocket.channels,
 	};
 
@@ -387,9 +387,9 @@ static const char *subscribe(struct grip_hold *hold)
 static void drain_soon(struct grip_hold *hold)
 {
 	struct worker *worker = hold->exchange->worker;
-	uint64_t half_ms = worker->use->site->conf->shutdown_timeout_ms / 2;
-	uint64_t at_ms =
-		worker->drain_began_ms + websockets_random_below(worker->websockets, half_ms + 1);
+	uint64_t half_ms = site_part(worker)->use->site->conf->shutdown_timeout_ms / 2;
+	uint64_t at_ms = worker->drain_began_ms +
+			 websockets_random_below(websockets_of(worker), half_ms + 1);
 
 	if (!hold->is_over && at_ms < hold->deadline.at_ms)
 		set_deadline(hold, at_ms);
@@ -426,7 +426,7 @@ void grip_held(struct exchange *x)
 
 void grip_holds_drain(struct worker *worker)
 {
-	for (struct grip_hold *hold = worker->websockets->holds; hold; hold = hold->next)
+	for (struct grip_hold *hold = websockets_of(worker)->holds; hold; hold = hold->next)
 		if (hold->deadline.passed)
 			drain_soon(hold);
 }
@@ -438,7 +438,7 @@ void grip_let_go(struct exchange *x)
 	channel_unsubscribe_all(view_of(hold), &hold->subscriber);
 	deadline_end(&hold->deadline);
 	shared_frame_release(hold->frame);
-	CHAIN_REMOVE(x->worker->websockets->holds, hold, prev, next);
+	CHAIN_REMOVE(websockets_of(x->worker)->holds, hold, prev, next);
 	x->tunnel.hold = NULL;
 	free(hold);
 }

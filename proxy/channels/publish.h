@@ -20,9 +20,9 @@
 
 #include "base/slice.h"
 #include "channels/grip_filter.h"
+#include "worker/node.h"
 
 struct channels;
-struct node;
 struct publish_line;
 struct publishing;
 struct websockets;
@@ -95,5 +95,10 @@ void publish_line_refuse(struct publish_line *line);
  * together. All or nothing is published. Any thread; the items are borrowed for the call. */
 enum publish_result publish(struct publishing *publishing, const struct publish_item *items,
 	size_t count, uint64_t *subscriptions);
+
+static inline struct publishing *node_publishing(const struct node *node)
+{
+	return node->shared[NODE_PUBLISHING];
+}
 
 #endif

@@ -144,8 +144,8 @@ static bool make_queue(struct daemon *daemon, const struct conf *conf)
 			.timer_changed = queue_deadline_note},
 	};
 
-	daemon->node.delays = delay_lines_new(daemon->node.worker_count);
-	daemon->node.queue = daemon->node.delays ? queue_create(&config) : NULL;
+	daemon->node.shared[NODE_DELAYS] = delay_lines_new(daemon->node.worker_count);
+	daemon->node.queue = node_delays(&daemon->node) ? queue_create(&config) : NULL;
 	if (daemon->node.queue)
 		daemon->states = upstream_states_new(daemon->node.queue, daemon->node.worker_count);
 	return daemon->states && semaphores_begin(daemon);
@@ -224,12 +224,12 @@ static bool make_fleet(struct daemon *daemon)
 {
 #ifdef HAVE_REDIS
 	daemon->node.fleet = fleet_new(daemon->node.throttles);
-	daemon->node.owners = owners_new(&owning_store, daemon->states);
-	if (!daemon->node.fleet || !daemon->node.owners)
+	daemon->node.shared[NODE_OWNERS] = owners_new(&owning_store, daemon->states);
+	if (!daemon->node.fleet || !node_owners(&daemon->node))
 		log_error("fleet: %s", strerror(ENOMEM));
 	else
-		owners_set_predecessor(daemon->node.owners, daemon->inherited != NULL);
-	return daemon->node.fleet && daemon->node.owners;
+		owners_set_predecessor(node_owners(&daemon->node), daemon->inherited != NULL);
+	return daemon->node.fleet && node_owners(&daemon->node);
 #else
 	(void)daemon;
 	return true;
@@ -281,7 +281,7 @@ static bool start(struct daemon *daemon, struct conf *conf)
 {
 	daemon->node.worker_count = conf->workers;
 	clock_anchor_init(&daemon->node.anchor, clock_boot_ns(), clock_wall_ns());
-	daemon->node.listening = &daemon->listening;
+	daemon->node.shared[NODE_LISTENING] = &daemon->listening;
 	pthread_mutex_init(&daemon->listening.lock, NULL);
 	if (!open_log(daemon, conf)) {
 		conf_release(conf);
@@ -366,10 +366,10 @@ static void finish(struct daemon *daemon)
 	if (daemon->site)
 		site_release(daemon->site);
 	conf_release(daemon->begun_with);
-	owners_free(daemon->node.owners);
+	owners_free(node_owners(&daemon->node));
 	upstream_states_free(daemon->states);
 	queue_destroy(daemon->node.queue);
-	delay_lines_free(daemon->node.delays);
+	delay_lines_free(node_delays(&daemon->node));
 	store_end(&daemon->node.store);
 #ifdef HAVE_REDIS
 	fleet_free(daemon->node.fleet);

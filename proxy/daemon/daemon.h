@@ -59,7 +59,7 @@ struct daemon_service {
 
 struct daemon {
 	struct node node;           /* what the workers know of it */
-	struct listening listening; /* node.listening */
+	struct listening listening; /* node_listening(&node) */
 	struct roster *roster; /* the operators' settings for single callers; the main thread's to
 				  change */
 	struct upstream_states *states;

@@ -311,7 +311,7 @@ void reload_commit(struct daemon *daemon, struct reload *reload)
 	atomic_fetch_add_explicit(&daemon->reloads, 1, memory_order_release);
 	for (unsigned i = 0; i < daemon->node.worker_count; i++)
 		site_use_post(daemon->node.workers[i], reload->uses[i]);
-	delay_changed(daemon->node.delays);
+	delay_changed(node_delays(&daemon->node));
 	resolver_commit(daemon->resolver, site);
 	checks_commit(daemon->checks, site);
 	semaphores_commit(daemon);

@@ -1,5 +1,7 @@
 #include "daemon/tally.h"
 
+#include "exchange/exchange.h"
+
 #include <inttypes.h>
 #include <stdatomic.h>
 
@@ -65,7 +67,8 @@ static void log_left(struct daemon *daemon)
 	unsigned clients = atomic_load_explicit(&daemon->node.clients, memory_order_relaxed);
 
 	for (unsigned i = 0; daemon->node.workers && i < daemon->node.worker_count; i++)
-		exchanges += daemon->node.workers[i] ? daemon->node.workers[i]->exchange_count : 0;
+		exchanges +=
+			daemon->node.workers[i] ? exchange_part(daemon->node.workers[i])->count : 0;
 	queue_count(daemon->node.queue, &queue);
 	if (exchanges + clients + queue.queued + queue.in_flight + places == 0)
 		return;

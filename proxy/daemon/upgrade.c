@@ -460,8 +460,8 @@ static void on_predecessor(evutil_socket_t fd, short what, void *arg)
 	event_free(daemon->predecessor);
 	daemon->predecessor = NULL;
 	close(fd);
-	if (daemon->node.owners)
-		owners_set_predecessor(daemon->node.owners, false);
+	if (node_owners(&daemon->node))
+		owners_set_predecessor(node_owners(&daemon->node), false);
 	log_info("upgrade: the process before this one has ended");
 	reload_if_it_waited(daemon);
 }

@@ -239,7 +239,7 @@ static void check_idle_one(void *ctx, const struct server_connection *connection
 
 static void check_idle(const struct worker *worker)
 {
-	const struct site *site = worker->use->site;
+	const struct site *site = site_part(worker)->use->site;
 
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
 		const struct upstream *upstream = site->upstreams[i];
@@ -260,18 +260,18 @@ void wait_check(const struct worker *worker)
 {
 	unsigned count = 0;
 
-	for (const struct downstream *d = worker->downstreams; d && count < CLIENTS_MOST;
-		d = d->next, count++)
+	for (const struct downstream *d = http1_part(worker)->downstreams;
+		d && count < CLIENTS_MOST; d = d->next, count++)
 		check_client(d);
 	count = 0;
-	for (const struct passage *p = worker->passages; p && count < CLIENTS_MOST;
+	for (const struct passage *p = tunnel_part(worker)->passages; p && count < CLIENTS_MOST;
 		p = p->next, count++)
 		judge("passage", "tunnel", wait_check_passage(p));
-	for (const struct exchange *x = worker->orphans; x; x = x->next)
+	for (const struct exchange *x = exchange_part(worker)->orphans; x; x = x->next)
 		check_exchange(x);
-	if (worker->switched) {
-		worker->switched->each_message(worker, check_message);
-		worker->switched->each_request(worker, check_request);
+	if (tunnel_part(worker)->calls) {
+		tunnel_part(worker)->calls->each_message(worker, check_message);
+		tunnel_part(worker)->calls->each_request(worker, check_request);
 	}
 	check_idle(worker);
 }

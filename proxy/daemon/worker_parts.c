@@ -38,8 +38,10 @@
 
 /* ---- what it writes to and counts in --------------------------------------------------------- */
 
-static bool make_memory(struct worker *worker, struct site *site)
+static bool make_memory(struct worker *worker, void *start)
 {
+	const struct site *site = start;
+
 	buffer_pool_init(&worker->blocks, site->conf->buffer_bytes, SPARE_BLOCKS);
 	worker->route_scratch = route_scratch_new();
 	worker->stats = stats_block(worker->node->stats, worker->index);
@@ -56,9 +58,9 @@ static void attach_log(struct worker *worker)
 static void free_memory(struct worker *worker)
 {
 	loop_finish_turn(&worker->loop);
-	while (worker->spare_exchanges) {
-		struct exchange *exchange = worker->spare_exchanges;
-		worker->spare_exchanges = exchange->next;
+	while (exchange_part(worker)->spare) {
+		struct exchange *exchange = exchange_part(worker)->spare;
+		exchange_part(worker)->spare = exchange->next;
 		free(exchange);
 	}
 	route_scratch_free(worker->route_scratch);
@@ -100,7 +102,7 @@ static const struct worker_part last = {.end = tell_end};
 static void each_server(
 	struct worker *worker, void (*visit)(struct server_state *server, struct worker *worker))
 {
-	const struct site *site = worker->use->site;
+	const struct site *site = site_part(worker)->use->site;
 
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
 		struct upstream *upstream = site->upstreams[i];
@@ -126,7 +128,9 @@ static void run_pool(struct worker *worker, unsigned commands)
 		each_server(worker, pool_close_left);
 }
 
-static const struct worker_part pool = {.begin = share_connections,
+static const struct worker_part pool = {.memory = PART_UPSTREAM,
+	.bytes = sizeof(struct upstream_part),
+	.begin = share_connections,
 	.take_site = share_connections,
 	.command = run_pool,
 	.end = spare_end,
@@ -165,7 +169,9 @@ static void command_listeners(struct worker *worker, unsigned commands)
 		listeners_close(worker);
 }
 
-static const struct worker_part listeners = {.take_site = update_listeners,
+static const struct worker_part listeners = {.memory = PART_LISTEN,
+	.bytes = sizeof(struct listen_part),
+	.take_site = update_listeners,
 	.command = command_listeners,
 	.is_done = listeners_are_closed,
 	.work = "open listeners",
@@ -176,56 +182,63 @@ static void command_clients(struct worker *worker, unsigned commands)
 {
 	struct downstream *next;
 
-	for (struct downstream *d = worker->downstreams; commands & WORKER_DRAIN && d; d = next) {
+	for (struct downstream *d = http1_part(worker)->downstreams; commands & WORKER_DRAIN && d;
+		d = next) {
 		next = d->next;
 		downstream_drain(d);
 	}
-	while (commands & WORKER_STOP && worker->downstreams)
-		downstream_close(worker->downstreams, "shutdown");
+	while (commands & WORKER_STOP && http1_part(worker)->downstreams)
+		downstream_close(http1_part(worker)->downstreams, "shutdown");
 }
 
 static bool has_no_clients(const struct worker *worker)
 {
-	return !worker->downstreams && worker->streams.leaving_count == 0;
+	return !http1_part(worker)->downstreams && worker->streams.leaving_count == 0;
 }
 
-static const struct worker_part clients = {
-	.command = command_clients, .is_done = has_no_clients, .work = "connections of clients"};
+static const struct worker_part clients = {.memory = PART_HTTP1,
+	.bytes = sizeof(struct http1_part),
+	.command = command_clients,
+	.is_done = has_no_clients,
+	.work = "connections of clients"};
 
 /* A drain leaves them alone: they end with their peers, or when it stops. */
 static void command_passages(struct worker *worker, unsigned commands)
 {
-	while (commands & WORKER_STOP && worker->passages)
-		passage_end(worker->passages, "shutdown");
+	while (commands & WORKER_STOP && tunnel_part(worker)->passages)
+		passage_end(tunnel_part(worker)->passages, "shutdown");
 	if (commands & WORKER_STOP)
 		partings_end(worker);
 }
 
 static bool has_no_passages(const struct worker *worker)
 {
-	return !worker->passages && !worker->fleet.partings;
+	return !tunnel_part(worker)->passages && !ownership_part(worker)->partings;
 }
 
-static const struct worker_part passages = {
-	.command = command_passages, .is_done = has_no_passages, .work = "tunnels"};
+static const struct worker_part passages = {.memory = PART_TUNNEL,
+	.bytes = sizeof(struct tunnel_part),
+	.command = command_passages,
+	.is_done = has_no_passages,
+	.work = "tunnels"};
 
 /* Writes what the round has composed. */
 static bool write_all(struct loop_stage *stage)
 {
 	struct worker *worker = CONTAINER_OF(stage, struct worker, write_stage);
 
-	if (!worker->unsent && !worker->unflushed)
+	if (!upstream_part(worker)->unsent && !http1_part(worker)->unflushed)
 		return false;
 	server_send_all(worker);
 	downstream_flush_all(worker);
 	return true;
 }
 
-static bool make_write_stage(struct worker *worker, struct site *site)
+static bool make_write_stage(struct worker *worker, void *site)
 {
 	(void)site;
-	worker->unsent_end = &worker->unsent;
-	worker->unflushed_end = &worker->unflushed;
+	upstream_part(worker)->unsent_end = &upstream_part(worker)->unsent;
+	http1_part(worker)->unflushed_end = &http1_part(worker)->unflushed;
 	worker->write_stage.run = write_all;
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->write_stage);
 	return true;
@@ -235,13 +248,13 @@ static bool make_write_stage(struct worker *worker, struct site *site)
  * left anywhere that may be waiting behind them. */
 static bool has_no_exchanges(const struct worker *worker)
 {
-	return worker->exchange_count == 0 || worker->stopping ||
+	return exchange_part(worker)->count == 0 || worker->stopping ||
 	       atomic_load(&worker->node->clients) == 0;
 }
 
-static bool make_exchanges(struct worker *worker, struct site *site)
+static bool make_exchanges(struct worker *worker, void *site)
 {
-	worker->server_calls = &http1_server_calls;
+	upstream_part(worker)->calls = &http1_server_calls;
 	questions_init(&worker->questions, &worker->loop, turn_answered);
 	return make_write_stage(worker, site);
 }
@@ -253,16 +266,16 @@ static void end_questions(struct worker *worker)
 
 static void end_orphans(struct worker *worker)
 {
-	while (worker->orphans)
-		exchange_end(worker->orphans);
+	while (exchange_part(worker)->orphans)
+		exchange_end(exchange_part(worker)->orphans);
 	partings_end(worker);
-	if (worker->node->owners)
-		owners_close_idle(worker->node->owners, worker);
+	if (node_owners(worker->node))
+		owners_close_idle(node_owners(worker->node), worker);
 }
 
 static void command_exchanges(struct worker *worker, unsigned commands)
 {
-	struct owners *owners = worker->node->owners;
+	struct owners *owners = node_owners(worker->node);
 
 	if (!owners)
 		return;
@@ -274,7 +287,13 @@ static void command_exchanges(struct worker *worker, unsigned commands)
 	}
 }
 
-static const struct worker_part exchanges = {.command = command_exchanges,
+static const struct worker_part ownership = {.memory = PART_OWNERSHIP,
+	.bytes = sizeof(struct ownership_part),
+	.give_up = partings_give_up};
+
+static const struct worker_part exchanges = {.memory = PART_EXCHANGE,
+	.bytes = sizeof(struct exchange_part),
+	.command = command_exchanges,
 	.make = make_exchanges,
 	.is_done = has_no_exchanges,
 	.work = "requests",
@@ -283,7 +302,7 @@ static const struct worker_part exchanges = {.command = command_exchanges,
 
 /* ---- at the end of each turn ----------------------------------------------------------------- */
 
-static bool make_check(struct worker *worker, struct site *site)
+static bool make_check(struct worker *worker, void *site)
 {
 	(void)site;
 	worker->checks_waits = wait_check_wanted();
@@ -301,7 +320,7 @@ static const struct worker_part checks = {.make = make_check, .end_turn = check_
 
 /* Each after those that it needs. */
 const struct worker_part *const worker_parts[] = {&memory, &site_use_part, &answers, &listeners,
-	&pool, &clients, &passages, &exchanges,
+	&pool, &ownership, &clients, &passages, &exchanges,
 #ifdef HAVE_WEBSOCKET
 	&websockets_part,
 #endif

@@ -60,6 +60,10 @@ struct client_calls {
 	void (*request_read)(struct client *client, struct exchange *exchange, bool upgrades);
 	/* Passes a 101 on; from here on the bytes are its only exchange's. False: no memory. */
 	bool (*begin_tunnel)(struct client *client, struct exchange *exchange);
+	/* Behind begin_tunnel, in TUNNEL: what is left of the exchange continues without it, as
+	 * bytes, or read as what it asked for (`is_read`). It has ended then. False, and nothing
+	 * was done: no memory. */
+	bool (*become_tunnel)(struct client *client, struct exchange *exchange, bool is_read);
 	/* Behind begin_tunnel: it is the caller's now, with its place among its listener's clients,
 	 * which listener_client_gone gives back. Its exchange has no client any more. */
 	void (*leave)(struct client *client, struct client_rest *rest);
@@ -155,6 +159,12 @@ static inline void client_request_read(
 static inline bool client_begin_tunnel(struct client *client, struct exchange *exchange)
 {
 	return client->calls->begin_tunnel(client, exchange);
+}
+
+static inline bool client_become_tunnel(
+	struct client *client, struct exchange *exchange, bool is_read)
+{
+	return client->calls->become_tunnel(client, exchange, is_read);
 }
 
 static inline void client_leave(struct client *client, struct client_rest *rest)

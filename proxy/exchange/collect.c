@@ -2,7 +2,6 @@
 
 #include "exchange/report.h"
 #include "exchange/exchange.h"
-#include "tunnel/passage.h"
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "exchange/switched.h"
@@ -56,7 +55,7 @@ static void begin(struct exchange *x)
 
 bool collect_begin(struct exchange *x)
 {
-	if (!x->worker->switched->collects(x) || !x->client)
+	if (!exchange_part(x->worker)->switched->collects(x) || !x->client)
 		return false;
 	begin(x);
 	return true;
@@ -72,11 +71,11 @@ void collect_run(struct exchange *x)
 	switch (pump_collect(&x->down, TURNS)) {
 	case PUMP_DONE:
 		if (x->tunnel.hold) {
-			x->worker->switched->held(x);
+			exchange_part(x->worker)->switched->held(x);
 			break;
 		}
 		respond_release_server(x);
-		x->worker->switched->answered(x);
+		exchange_part(x->worker)->switched->answered(x);
 		break;
 	case PUMP_WANTS_READ:
 		respond_await_more(x);
@@ -118,6 +117,6 @@ void collect_switch(struct exchange *x)
 	x->turn.ticket.hears_end = true;
 	if (x->turn.in_queue)
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
-	if (!passage_begin(x, true))
+	if (!client_become_tunnel(client, x, true))
 		exchange_abort(x, "no memory");
 }

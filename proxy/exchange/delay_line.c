@@ -181,7 +181,7 @@ bool delay_join(struct delay_place *place, bool is_in_line, struct worker *worke
 	const struct gate_identity *identity, const struct gate_verdict *verdict,
 	void (*go_on)(struct delay_place *place))
 {
-	struct delay_lines *lines = worker->node->delays;
+	struct delay_lines *lines = node_delays(worker->node);
 	struct throttle_charge charge = {0};
 	bool waits = gate_waits_for(identity, verdict, &charge);
 
@@ -251,7 +251,7 @@ bool delay_take_missed(struct delay_place *place)
 
 void delay_leave(struct delay_place *place)
 {
-	struct delay_lines *lines = place->worker->node->delays;
+	struct delay_lines *lines = node_delays(place->worker->node);
 	struct delay_shard *shard = place->line->shard;
 
 	pthread_mutex_lock(&shard->lock);
@@ -264,8 +264,8 @@ void delay_leave(struct delay_place *place)
 
 bool delay_has_changed(struct delay_place *place)
 {
-	uint32_t changes =
-		atomic_load_explicit(&place->worker->node->delays->changes, memory_order_relaxed);
+	uint32_t changes = atomic_load_explicit(
+		&node_delays(place->worker->node)->changes, memory_order_relaxed);
 	bool has_changed = place->changes != changes;
 
 	place->changes = changes;
@@ -319,7 +319,7 @@ void delay_changed(struct delay_lines *lines)
  * thread's. */
 static struct delay_place *pop_woken(struct worker *worker)
 {
-	struct delay_woken *woken = &worker->node->delays->woken[worker->index];
+	struct delay_woken *woken = &node_delays(worker->node)->woken[worker->index];
 
 	pthread_mutex_lock(&woken->lock);
 	struct delay_place *place = woken->first;

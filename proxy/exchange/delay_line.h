@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "gate/gate.h"
+#include "worker/node.h"
 
 struct delay_line;
 struct delay_lines;
@@ -84,5 +85,10 @@ void delay_changed(struct delay_lines *lines);
 
 /* WORKER_DELAYED: those of this worker that were woken. */
 void delay_run(struct worker *worker);
+
+static inline struct delay_lines *node_delays(const struct node *node)
+{
+	return node->shared[NODE_DELAYS];
+}
 
 #endif

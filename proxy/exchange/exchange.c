@@ -107,11 +107,11 @@ void exchange_log_change(const struct exchange *x, enum exchange_state state)
 static inline __attribute__((always_inline)) struct exchange *make(
 	struct worker *worker, struct client *client)
 {
-	struct exchange *x = worker->spare_exchanges;
+	struct exchange *x = exchange_part(worker)->spare;
 
 	if (x) {
-		worker->spare_exchanges = x->next;
-		worker->spare_exchange_count--;
+		exchange_part(worker)->spare = x->next;
+		exchange_part(worker)->spare_count--;
 	} else {
 		x = malloc(sizeof(*x));
 		if (!x)
@@ -131,10 +131,10 @@ static inline __attribute__((always_inline)) struct exchange *make(
 	ticket_init(&x->turn.ticket, worker->index);
 	x->worker = worker;
 	x->client = client;
-	x->use = site_use_hold(worker->use);
+	x->use = site_use_hold(site_part(worker)->use);
 	x->dialect = client->listener->conf->ratelimit_headers;
 	x->times.began_ns = worker_now_ns(worker);
-	worker->exchange_count++;
+	exchange_part(worker)->count++;
 	return x;
 }
 
@@ -164,10 +164,10 @@ static void free_exchange(struct deferred_free *item)
 	free(x->memory.path);
 	free(x->memory.body);
 	free(x->memory.trailers);
-	if (worker->spare_exchange_count < SPARE_EXCHANGES) {
-		x->next = worker->spare_exchanges;
-		worker->spare_exchanges = x;
-		worker->spare_exchange_count++;
+	if (exchange_part(worker)->spare_count < SPARE_EXCHANGES) {
+		x->next = exchange_part(worker)->spare;
+		exchange_part(worker)->spare = x;
+		exchange_part(worker)->spare_count++;
 	} else {
 		free(x);
 	}
@@ -224,7 +224,7 @@ void exchange_drop_connection(struct exchange *x)
 static void leave_endless(struct exchange *x)
 {
 	if (x->tunnel.opens_gateway && x->tunnel.gateway)
-		x->worker->switched->leave(x);
+		exchange_part(x->worker)->switched->leave(x);
 	if (!x->attempt.endless)
 		return;
 	atomic_fetch_sub_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
@@ -279,12 +279,12 @@ static void settle(struct exchange *x)
 		return;
 	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &end,
 		x->gate.receipt.authority ? 0 : worker_throttle_ns(x->worker));
-	delay_freed(x->worker->node->delays, &x->gate.identity);
+	delay_freed(node_delays(x->worker->node), &x->gate.identity);
 }
 
 static void leave_orphans(struct exchange *x)
 {
-	struct exchange **at = &x->worker->orphans;
+	struct exchange **at = &exchange_part(x->worker)->orphans;
 
 	while (*at != x)
 		at = &(*at)->next;
@@ -300,7 +300,7 @@ void exchange_free_later(struct exchange *x)
  * forwarded from now on. */
 static void leave_owner(struct exchange *x)
 {
-	struct owners *owners = x->worker->node->owners;
+	struct owners *owners = node_owners(x->worker->node);
 
 	if (exchange_is_elsewhere(x) && x->attempt.request_started &&
 		x->answer.upstream_status == 0)
@@ -346,12 +346,12 @@ void exchange_end(struct exchange *x)
 	if (x->orphaned)
 		leave_orphans(x);
 	if (x->tunnel.hold)
-		worker->switched->let_go(x);
+		exchange_part(worker)->switched->let_go(x);
 	if (x->server_use)
 		site_use_release(x->server_use);
 	site_use_release(x->use);
 	x->use = x->server_use = NULL;
-	worker->exchange_count--;
+	exchange_part(worker)->count--;
 	if (!x->turn.awaits_message)
 		exchange_free_later(x);
 }
@@ -363,7 +363,7 @@ void exchange_hand_over(struct exchange *x)
 	if (x->turn.has_deadline)
 		deadline_end(&x->turn.deadline);
 	x->up.sink = x->down.source = NULL;
-	x->worker->exchange_count--;
+	exchange_part(x->worker)->count--;
 	if (!x->turn.awaits_message)
 		exchange_free_later(x);
 }

@@ -292,6 +292,20 @@ struct exchange {
 	struct exchange_memory memory;
 };
 
+/* A worker's memory of its exchanges. */
+struct exchange_part {
+	uint64_t count;           /* alive, those whose client left included */
+	struct exchange *orphans; /* their clients have left, their responses are still to come */
+	struct exchange *spare;   /* memory of `spare_count` */
+	unsigned spare_count;
+	const struct switched_calls *switched; /* exchange/switched.h; NULL: nothing is read */
+};
+
+static inline struct exchange_part *exchange_part(const struct worker *worker)
+{
+	return worker->memory[PART_EXCHANGE];
+}
+
 /* So much later a node hears what another one does in time. */
 #define EXCHANGE_HOP_SLACK_MS 5000
 

@@ -263,7 +263,7 @@ void exchange_forward(struct exchange *x)
 	x->times.started_ns = worker_now_ns(x->worker);
 	if (x->tunnel.is_message && !client_serve(x->client, x))
 		return;
-	if (exchange_opens_gateway(x) && !x->worker->switched->open(x)) {
+	if (exchange_opens_gateway(x) && !exchange_part(x->worker)->switched->open(x)) {
 		exchange_reply(x, 503, "no memory", 1000);
 		return;
 	}
@@ -282,7 +282,7 @@ static void follow_site(struct exchange *x, struct upstream *upstream)
 {
 	if (x->server_use)
 		site_use_release(x->server_use);
-	x->server_use = site_use_hold(x->worker->use);
+	x->server_use = site_use_hold(site_part(x->worker)->use);
 	x->upstream = upstream;
 }
 
@@ -319,7 +319,8 @@ static void search(struct exchange *x, enum server_search why)
 
 void find_server_again(struct exchange *x)
 {
-	struct upstream *upstream = site_upstream_of(x->worker->use->site, x->upstream->state);
+	struct upstream *upstream =
+		site_upstream_of(site_part(x->worker)->use->site, x->upstream->state);
 	bool is_in_line = x->attempt.line.waiter != NULL;
 
 	if (!upstream)

@@ -350,7 +350,7 @@ static uint64_t waited_ms_of(const struct exchange *x)
 void hop_put(struct field_sink *sink, const struct exchange *x)
 {
 	struct http_out *out = &sink->out;
-	struct owners *owners = x->worker->node->owners;
+	struct owners *owners = node_owners(x->worker->node);
 	const struct client *client = x->client;
 	uint64_t waited_ms = waited_ms_of(x);
 

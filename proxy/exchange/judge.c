@@ -85,7 +85,7 @@ static __attribute__((noinline)) bool may_open_socket(struct exchange *x)
 		exchange_reply(x, 400, "handshake with a body", HTTP_PROBLEM_NO_RETRY);
 		return false;
 	}
-	unsigned status = x->worker->switched->judge(x, &why);
+	unsigned status = exchange_part(x->worker)->switched->judge(x, &why);
 	if (status != 0)
 		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
 	return status == 0;
@@ -95,7 +95,7 @@ static __attribute__((noinline)) bool may_open_socket(struct exchange *x)
 static __attribute__((noinline)) bool is_no_forgery(struct exchange *x)
 {
 	const char *why = NULL;
-	unsigned status = x->worker->switched->screen(x, &why);
+	unsigned status = exchange_part(x->worker)->switched->screen(x, &why);
 
 	if (status != 0)
 		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);

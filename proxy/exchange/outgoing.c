@@ -194,7 +194,7 @@ void outgoing_request_put(struct field_sink *sink, const struct outgoing_request
 		field_put_number(sink, SLICE("Sluice-Fence"), x->owner.use.fence);
 	/* By which the server knows that its responses can be held (GRIP). */
 	if (x->route->holds_responses && !x->tunnel.gateway) {
-		struct slice signature = x->worker->switched->signature(x->worker);
+		struct slice signature = exchange_part(x->worker)->switched->signature(x->worker);
 		if (signature.len > 0)
 			field_put(sink, SLICE("Grip-Sig"), signature);
 	}

@@ -49,7 +49,7 @@ void pin_park(struct exchange *x, struct server_connection *connection)
 	/* Later than the reload that took its server away: nobody would close it. */
 	if (!worker->stopping && !server_is_stale(connection) &&
 		server_connection_is_current(connection) &&
-		site_server_of(worker->use->site, server))
+		site_server_of(site_part(worker)->use->site, server))
 		pin = malloc(sizeof(*pin));
 	if (!pin) {
 		server_connection_close(connection);

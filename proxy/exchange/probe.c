@@ -29,7 +29,7 @@ bool probe_answered(struct exchange *x)
 	x->facts.allow = METHODS;
 	if (is_ready && x->worker->node->stopping)
 		exchange_reply(x, 503, "draining", HTTP_PROBLEM_NO_RETRY);
-	else if (is_ready && atomic_load(&x->worker->node->listening->deaf) > 0)
+	else if (is_ready && atomic_load(&node_listening(x->worker->node)->deaf) > 0)
 		exchange_reply(x, 503, "not listening", HTTP_PROBLEM_NO_RETRY);
 	else if (is_ready && !has_store(x))
 		exchange_reply(x, 503, "no store", HTTP_PROBLEM_NO_RETRY);

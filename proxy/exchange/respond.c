@@ -8,7 +8,6 @@
 #include "exchange/endless.h"
 #include "exchange/exchange.h"
 #include "ownership/parting.h"
-#include "tunnel/passage.h"
 #include "exchange/pin.h"
 #include "exchange/reply.h"
 #include "exchange/seek.h"
@@ -240,7 +239,7 @@ static __attribute__((noinline)) void respond_switched(struct exchange *x)
 		exchange_end(x); /* its client has left meanwhile */
 	else if (x->framing.upgrade && request_has_left(x) && x->response_framing.upgrade &&
 		 http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades) &&
-		 (!opens_socket(x) || x->worker->switched->agree(x)))
+		 (!opens_socket(x) || exchange_part(x->worker)->switched->agree(x)))
 		begin_tunnel(x);
 	else
 		bad_gateway(x, "101 without a request for it");
@@ -287,7 +286,7 @@ void respond_to_head(struct exchange *x)
 	if (x->tunnel.gateway && collect_begin(x))
 		return;
 	if (x->route->holds_responses && x->client && !exchange_is_elsewhere(x) &&
-		x->worker->switched->holds(x))
+		exchange_part(x->worker)->switched->holds(x))
 		return;
 	if (endless_is_events(x) && !begin_events(x))
 		return;
@@ -507,7 +506,7 @@ static void begin_tunnel(struct exchange *x)
 	if (x->turn.in_queue)
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);
-	if (!passage_begin(x, opens_socket(x)))
+	if (!client_become_tunnel(client, x, opens_socket(x)))
 		exchange_abort(x, "no memory");
 }
 
@@ -547,8 +546,8 @@ void exchange_client_gone(struct exchange *x)
 		exchange_forget_answer(x);
 	x->up.source = NULL;
 	x->up.sink = NULL;
-	x->next = x->worker->orphans;
-	x->worker->orphans = x;
+	x->next = exchange_part(x->worker)->orphans;
+	exchange_part(x->worker)->orphans = x;
 	x->orphaned = true;
 	if (x->state == EXCHANGE_FORWARDING) {
 		if (x->interim.held) {

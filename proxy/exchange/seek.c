@@ -20,7 +20,7 @@
 
 static struct owners *owners_of(const struct exchange *x)
 {
-	return x->worker->node->owners;
+	return node_owners(x->worker->node);
 }
 
 static struct exchange *exchange_of(struct owner_use *use)

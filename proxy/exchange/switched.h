@@ -1,7 +1,7 @@
 /*
  * The operations of a protocol on an exchange that switches to it, in place of a tunnel of bytes: a
- * room of its own implements this (websocket/), and its part of the worker sets worker->switched.
- * No unit of the exchange's names the protocol's parts.
+ * room of its own implements this (websocket/), and its part of the worker sets
+ * exchange_part(worker)->switched. No unit of the exchange's names the protocol's parts.
  *
  *   head --judge--> limits, queue, server ... 101 --agree--> composed --begin--> TUNNEL
  *                                                     run, timeout ... end (the exchange's)
@@ -19,7 +19,6 @@
 #include "base/slice.h"
 
 struct exchange;
-struct passage;
 struct worker;
 
 struct switched_calls {
@@ -28,20 +27,6 @@ struct switched_calls {
 	unsigned (*judge)(struct exchange *exchange, const char **why);
 	/* The server's 101: can what follows be read? */
 	bool (*agree)(struct exchange *exchange);
-	/* The exchange in TUNNEL has become the passage, which has its connections; its 101 is
-	 * composed and not yet sent. Sets passage->socket. False: no memory. */
-	bool (*begin)(const struct exchange *exchange, struct passage *passage);
-	/* One of its sides can be read or written. May end it. */
-	void (*run)(struct passage *passage);
-	/* Its deadline has passed. May end it. */
-	void (*timeout)(struct passage *passage);
-	/* Its session drains or closes: it ends as soon as what is under way was passed on. */
-	void (*session_ends)(struct passage *passage);
-	/* Its session is not this node's any more: nothing of it reaches its server from now on.
-	 * May be called again. May end it. */
-	void (*session_is_over)(struct passage *passage);
-	/* It ends, and `socket` is of no use any more. Its sides are gone already. */
-	void (*end)(struct passage *passage);
 	/* The handshake of a `gateway` ends, which it was to open. */
 	void (*leave)(struct exchange *handshake);
 	/* A request of a gateway's route, be it for the upgrade or not: may take fields off its
@@ -66,12 +51,6 @@ struct switched_calls {
 	/* What tells a server that holds responses who asks: the value of Grip-Sig, empty without a
 	 * key. Valid until the worker's next call. */
 	struct slice (*signature)(struct worker *worker);
-	/* Visits the messages under way on this worker. */
-	void (*each_message)(const struct worker *worker,
-		void (*visit)(const struct exchange *message, const struct passage *passage));
-	/* The same of those that are requests of their own, whatever became of their sockets. */
-	void (*each_request)(
-		const struct worker *worker, void (*visit)(const struct exchange *message));
 };
 
 #endif

@@ -47,8 +47,8 @@ static void conclude(struct exchange *x, enum authority_answer answer,
 {
 	uint64_t ahead[GATE_LIMITS_MAX], waited = waited_ns(x);
 	bool may_be_behind = x->turn.asks_first && !x->tunnel.is_message;
-	bool is_behind =
-		may_be_behind && delay_ahead(x->worker->node->delays, &x->gate.identity, ahead);
+	bool is_behind = may_be_behind &&
+			 delay_ahead(node_delays(x->worker->node), &x->gate.identity, ahead);
 
 	x->turn.question = 0;
 	x->turn.asks_first = false;

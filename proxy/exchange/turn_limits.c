@@ -7,7 +7,7 @@
 #include "base/container.h"
 #include "exchange/delay_line.h"
 #include "exchange/exchange.h"
-#include "tunnel/kept_request.h"
+#include "exchange/kept_request.h"
 #include "exchange/reply.h"
 #include "http/problem.h"
 #include "worker/worker_clock.h"
@@ -109,7 +109,7 @@ void turn_judge(struct exchange *x)
 	uint64_t ahead[GATE_LIMITS_MAX];
 	bool may_be_behind = !x->times.judged_ns && !x->tunnel.is_message;
 	bool is_behind =
-		may_be_behind && delay_ahead(worker->node->delays, &x->gate.identity, ahead);
+		may_be_behind && delay_ahead(node_delays(worker->node), &x->gate.identity, ahead);
 
 	gate_judge(x->use->site->gate, x->route, &x->gate.identity, is_behind ? ahead : NULL,
 		worker_throttle_ns(worker), waited_ns, &x->gate.verdict, &x->gate.receipt);
@@ -178,7 +178,7 @@ static bool give_back(struct exchange *x)
 void turn_refund(struct exchange *x)
 {
 	if (give_back(x))
-		delay_freed(x->worker->node->delays, &x->gate.identity);
+		delay_freed(node_delays(x->worker->node), &x->gate.identity);
 }
 
 /* And what those have that leave in one request with it. */
@@ -203,7 +203,7 @@ void turn_give_back(struct exchange *x)
 	if (!is_charged_at_turn(x))
 		return;
 	if (give_all_back(x))
-		delay_freed(x->worker->node->delays, &x->gate.identity);
+		delay_freed(node_delays(x->worker->node), &x->gate.identity);
 	x->turn.judged_late = true;
 }
 
@@ -221,7 +221,7 @@ void turn_judge_again(struct exchange *x)
 	bool had_any = give_all_back(x);
 	turn_judge(x);
 	if (had_any && x->gate.verdict.outcome != GATE_ADMIT)
-		delay_freed(x->worker->node->delays, &x->gate.identity);
+		delay_freed(node_delays(x->worker->node), &x->gate.identity);
 	for (; rider && x->gate.verdict.outcome == GATE_ADMIT; rider = rider->next) {
 		turn_judge(rider);
 		if (rider->gate.verdict.outcome != GATE_ADMIT)

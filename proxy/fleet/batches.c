@@ -18,7 +18,7 @@ enum { SPARE_MOST = 64 };
 
 static const struct conf_fleet *conf_of(const struct fleet_worker *fleet)
 {
-	return &fleet->worker->use->site->conf->fleet;
+	return &site_part(fleet->worker)->use->site->conf->fleet;
 }
 
 static struct fleet_batch *batch_make(enum fleet_function function)

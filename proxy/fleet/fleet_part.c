@@ -26,7 +26,7 @@ enum { LOOK_MS = 100 };
 
 static const struct conf_fleet *conf_of(const struct fleet_worker *fleet)
 {
-	return &fleet->worker->use->site->conf->fleet;
+	return &site_part(fleet->worker)->use->site->conf->fleet;
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ bool fleet_knows_epoch(const struct fleet_worker *fleet, struct throttle_key cal
 /* At the end of a round: what it asked leaves in one call. */
 static bool send_all(struct loop_stage *stage)
 {
-	struct fleet_worker *fleet = CONTAINER_OF(stage, struct worker, fleet.stage)->fleet.own;
+	struct fleet_worker *fleet = worker_fleet(CONTAINER_OF(stage, struct worker, fleet_stage));
 	bool has_work = false;
 
 	for (int i = 0; fleet && i < FLEET_FUNCTIONS; i++)
@@ -86,7 +86,7 @@ static bool send_all(struct loop_stage *stage)
 
 struct locks *fleet_locks(struct worker *worker)
 {
-	return &worker->fleet.own->locks;
+	return &worker_fleet(worker)->locks;
 }
 
 /* ---- the store ------------------------------------------------------------------------------- */
@@ -114,8 +114,8 @@ static void join(struct fleet_worker *fleet)
 		return;
 	joining_begin(&fleet->joining, fleet->prefix, conf->node, conf->membership_lease_ms);
 	splitting_begin(&fleet->splitting, fleet->prefix, fleet->joining.name);
-	strict_list_begin(
-		&fleet->strict, fleet->prefix, ladder_has_strict(fleet->worker->use->site->conf));
+	strict_list_begin(&fleet->strict, fleet->prefix,
+		ladder_has_strict(site_part(fleet->worker)->use->site->conf));
 }
 
 /* A part of the store that this worker has found, found again, or lost. One that has forgotten
@@ -232,7 +232,7 @@ static void ask_parts_for_epoch(struct fleet_worker *fleet)
  * One that has nothing to ask says so with each renewal: before others trust the store. */
 static void ask_for_epoch(struct fleet_worker *fleet)
 {
-	const struct conf *conf = fleet->worker->use->site->conf;
+	const struct conf *conf = site_part(fleet->worker)->use->site->conf;
 	bool has_limits = false;
 
 	for (size_t i = 0; i < conf->limit_count; i++)
@@ -270,7 +270,7 @@ static void look_at_rungs(struct fleet_worker *fleet)
 	uint64_t now_ms = worker_now_ms(fleet->worker);
 
 	deadline_clear(&fleet->look);
-	if (ladder_note(fleet->authority, worker->node, worker->use->site->conf, now_ms))
+	if (ladder_note(fleet->authority, worker->node, site_part(worker)->use->site->conf, now_ms))
 		deadline_set(&fleet->look, now_ms + LOOK_MS, now_ms);
 }
 
@@ -384,10 +384,10 @@ static void leave_store(struct fleet_worker *fleet)
 /* Connects to the store of the site in force, unless it is connected to it. */
 static void look_at_site(struct worker *worker)
 {
-	struct fleet_worker *fleet = worker->fleet.own;
+	struct fleet_worker *fleet = worker_fleet(worker);
 	const struct conf_fleet *conf = conf_of(fleet);
 
-	limit_facts_take_site(&fleet->limits, worker->use->site->conf);
+	limit_facts_take_site(&fleet->limits, site_part(worker)->use->site->conf);
 	owning_take_site(&fleet->owning);
 	relaxing_take_site(&fleet->relaxing);
 	if (conf->store.text && store_link_is_of(&fleet->store, conf) &&
@@ -412,19 +412,19 @@ static void look_at_site(struct worker *worker)
 
 /* ---- the worker's part ----------------------------------------------------------------------- */
 
-static bool make(struct worker *worker, struct site *site)
+static bool make(struct worker *worker, void *site)
 {
 	struct fleet_worker *fleet = calloc(1, sizeof(*fleet));
 
 	(void)site;
 	if (!fleet)
 		return false;
-	worker->fleet.own = fleet;
+	worker->memory[PART_FLEET] = fleet;
 	fleet->worker = worker;
 	fleet->authority = worker->node->fleet;
 	batches_init(fleet, &batches_calls);
-	worker->fleet.stage.run = send_all;
-	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
+	worker->fleet_stage.run = send_all;
+	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet_stage);
 	deadline_init(&fleet->look, worker->loop.base, on_look);
 	deadline_init(&fleet->pay_more, worker->loop.base, on_pay_more);
 	locks_init(&fleet->locks, &worker->loop, &fleet->store);
@@ -452,26 +452,26 @@ static bool make(struct worker *worker, struct site *site)
 
 static void end(struct worker *worker)
 {
-	owning_leave(&worker->fleet.own->owning);
-	leave_store(worker->fleet.own);
+	owning_leave(&worker_fleet(worker)->owning);
+	leave_store(worker_fleet(worker));
 	loop_finish_turn(&worker->loop); /* replies that are on their way */
-	batches_end(worker->fleet.own);
-	deadline_end(&worker->fleet.own->look);
-	deadline_end(&worker->fleet.own->pay_more);
-	joining_end(&worker->fleet.own->joining);
-	owning_end(&worker->fleet.own->owning);
-	splitting_end(&worker->fleet.own->splitting);
-	relaxing_end(&worker->fleet.own->relaxing);
-	strict_list_end(&worker->fleet.own->strict);
-	store_link_end(&worker->fleet.own->store);
-	locks_end(&worker->fleet.own->locks);
-	leases_end(&worker->fleet.own->leases);
-	holds_end(&worker->fleet.own->holds);
+	batches_end(worker_fleet(worker));
+	deadline_end(&worker_fleet(worker)->look);
+	deadline_end(&worker_fleet(worker)->pay_more);
+	joining_end(&worker_fleet(worker)->joining);
+	owning_end(&worker_fleet(worker)->owning);
+	splitting_end(&worker_fleet(worker)->splitting);
+	relaxing_end(&worker_fleet(worker)->relaxing);
+	strict_list_end(&worker_fleet(worker)->strict);
+	store_link_end(&worker_fleet(worker)->store);
+	locks_end(&worker_fleet(worker)->locks);
+	leases_end(&worker_fleet(worker)->leases);
+	holds_end(&worker_fleet(worker)->holds);
 }
 
 static void free_part(struct worker *worker)
 {
-	struct fleet_worker *fleet = worker->fleet.own;
+	struct fleet_worker *fleet = worker_fleet(worker);
 
 	if (!fleet)
 		return;
@@ -480,7 +480,7 @@ static void free_part(struct worker *worker)
 	periods_free(fleet->periods);
 	names_free(fleet->store.names); /* of a worker that never began */
 	free(fleet);
-	worker->fleet.own = NULL;
+	worker->memory[PART_FLEET] = NULL;
 }
 
 /* What it has asked about sessions is heard: one that the store has given it is given up then. The
@@ -489,11 +489,12 @@ static bool is_done(const struct worker *worker)
 {
 	const struct node *node = worker->node;
 
-	if (!worker->stopping && worker->fleet.own && locks_are_asked(&worker->fleet.own->locks))
+	if (!worker->stopping && worker_fleet(worker) &&
+		locks_are_asked(&worker_fleet(worker)->locks))
 		return false;
 	/* acquire: pairs with the release of a worker's end */
-	return worker->index != 0 || worker->stopping || !node->owners ||
-	       owners_are_none(node->owners) ||
+	return worker->index != 0 || worker->stopping || !node_owners(node) ||
+	       owners_are_none(node_owners(node)) ||
 	       atomic_load_explicit(&node->running, memory_order_acquire) <= 1;
 }
 

@@ -20,7 +20,8 @@ enum {
 
 static uint64_t renewal_ms(const struct holds *holds)
 {
-	return holds->fleet->worker->use->site->conf->fleet.membership_lease_ms / RENEWALS;
+	return site_part(holds->fleet->worker)->use->site->conf->fleet.membership_lease_ms /
+	       RENEWALS;
 }
 
 /* A limit's name is the same text as long as the worker. */

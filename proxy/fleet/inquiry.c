@@ -104,19 +104,19 @@ static bool read_answer(struct inquiry_call *call, struct answer *answer)
 
 static void begin_batch(struct inquiry_call *call, const struct batch_function *function)
 {
-	struct fleet_worker *fleet = call->inquiry->worker->fleet.own;
+	struct fleet_worker *fleet = worker_fleet(call->inquiry->worker);
 
 	batch_begin(&call->batch, function, fleet->prefix, call->part);
 	batch_know(
 		&call->batch, members_epoch(fleet->joining.members, fleet->store_id, call->part));
 	batch_hold_as(&call->batch, fleet->holds.holder,
-		fleet->worker->use->site->conf->fleet.membership_lease_ms * 1000);
+		site_part(fleet->worker)->use->site->conf->fleet.membership_lease_ms * 1000);
 }
 
 static bool send_call(struct inquiry_call *call,
 	void (*answered)(struct store_call *call, const char *bytes, size_t len))
 {
-	struct fleet_worker *fleet = call->inquiry->worker->fleet.own;
+	struct fleet_worker *fleet = worker_fleet(call->inquiry->worker);
 	const char *command;
 	size_t len;
 
@@ -171,7 +171,7 @@ static bool ask_sums(struct inquiry_call *call, uint64_t less,
 	void (*answered)(struct store_call *call, const char *bytes, size_t len))
 {
 	const struct inquiry *inquiry = call->inquiry;
-	struct fleet_worker *fleet = inquiry->worker->fleet.own;
+	struct fleet_worker *fleet = worker_fleet(inquiry->worker);
 	struct relaxed_part parts[INQUIRY_MOST];
 	unsigned count = 0;
 	size_t len;
@@ -220,7 +220,8 @@ static void on_sums(struct store_call *store_call, const char *bytes, size_t len
 static bool describe(struct fleet_worker *fleet, struct inquiry_limit *limit)
 {
 	limit->rule = rule_of(limit->limit);
-	rule_set_waits(&limit->rule, ladder_down(fleet->worker->use->site->conf, limit->limit),
+	rule_set_waits(&limit->rule,
+		ladder_down(site_part(fleet->worker)->use->site->conf, limit->limit),
 		fleet->parts[limit->part].knows_epoch);
 	if (limit->rule.kind == RULE_CALENDAR)
 		limit->rule.edges =
@@ -278,7 +279,7 @@ static bool begin_call(struct inquiry_call *call, struct fleet_worker *fleet)
 static void on_silence(struct deadline *deadline)
 {
 	struct inquiry *inquiry = CONTAINER_OF(deadline, struct inquiry, silence);
-	struct fleet_worker *fleet = inquiry->worker->fleet.own;
+	struct fleet_worker *fleet = worker_fleet(inquiry->worker);
 	uint64_t now_ms = worker_now_ms(fleet->worker), longest_ms = fleet_silence_ms(fleet);
 
 	deadline_set(deadline, now_ms + longest_ms, now_ms);
@@ -307,7 +308,7 @@ static void divide(struct inquiry *inquiry, const struct fleet_worker *fleet)
 static void on_worker(struct message *message)
 {
 	struct inquiry *inquiry = CONTAINER_OF(message, struct inquiry, message);
-	struct fleet_worker *fleet = inquiry->worker->fleet.own;
+	struct fleet_worker *fleet = worker_fleet(inquiry->worker);
 	uint64_t now_ms = worker_now_ms(fleet->worker);
 
 	deadline_init(&inquiry->silence, fleet->worker->loop.base, on_silence);

@@ -225,8 +225,8 @@ static void climb_strict(
 {
 	const struct fleet_worker *fleet = account->worker;
 	struct strict_view view = strict_look(&fleet_ladder(fleet->authority)->strict);
-	struct strict_times times = times_of(&fleet->worker->use->site->conf->fleet, &charge->rule,
-		charge->way->function == FLEET_LEASE);
+	struct strict_times times = times_of(&site_part(fleet->worker)->use->site->conf->fleet,
+		&charge->rule, charge->way->function == FLEET_LEASE);
 
 	add_strict_facts(&facts, &view, &times, charge->quota, worker_throttle_ns(fleet->worker));
 	facts.knows_memory = fleet->parts[fleet_part_of(fleet, charge->caller)].knows_epoch;
@@ -243,9 +243,9 @@ bool ladder_lacks_memory(const struct fleet_worker *fleet, struct throttle_key c
 		times_of_part(fleet_ladder(fleet->authority), fleet_part_of(fleet, caller));
 	struct rung_facts facts = facts_of(times, 0, worker_now_ms(fleet->worker));
 
-	facts.tail_ms =
-		times_of(&fleet->worker->use->site->conf->fleet, rule, function == FLEET_LEASE)
-			.tail_ms;
+	facts.tail_ms = times_of(
+		&site_part(fleet->worker)->use->site->conf->fleet, rule, function == FLEET_LEASE)
+				.tail_ms;
 	return rung_lacks_memory(&facts, window_ms_of(rule));
 }
 
@@ -254,7 +254,7 @@ static void climb_one(
 {
 	const struct fleet_worker *fleet = account->worker;
 	const struct ladder *ladder = fleet_ladder(fleet->authority);
-	unsigned nodes = nodes_of(ladder, fleet->worker->use->site->conf);
+	unsigned nodes = nodes_of(ladder, site_part(fleet->worker)->use->site->conf);
 	struct part_times times = times_of_part(ladder, fleet_part_of(fleet, charge->caller));
 	struct rung_facts facts = facts_of(times, nodes, worker_now_ms(fleet->worker));
 

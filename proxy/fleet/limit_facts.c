@@ -34,7 +34,7 @@ static __attribute__((noinline)) const struct limit_facts *fill(
 		.name = fleet_name_of(fleet, limit->name),
 		.name_hash = limit_hash_name(limit->name),
 		.way = way_for(limit),
-		.down = ladder_down(fleet->worker->use->site->conf, limit),
+		.down = ladder_down(site_part(fleet->worker)->use->site->conf, limit),
 	};
 	if (!facts->name)
 		return NULL;
@@ -55,7 +55,7 @@ const struct limit_facts *limit_facts_of(struct fleet_worker *fleet, const struc
 
 const struct limit_facts *limit_facts_named(struct fleet_worker *fleet, const char *name)
 {
-	const struct conf *conf = fleet->worker->use->site->conf;
+	const struct conf *conf = site_part(fleet->worker)->use->site->conf;
 
 	for (size_t i = 0; i < conf->limit_count; i++) {
 		const struct conf_limit *limit = &conf->limits[i];

@@ -167,7 +167,7 @@ static void take_back(struct account *account, struct account_charge *charge, ui
 /* As many as the node's table has room for. */
 static size_t callers_of(const struct account *account)
 {
-	return (size_t)account->worker->worker->use->site->conf->totals.callers;
+	return (size_t)site_part(account->worker->worker)->use->site->conf->totals.callers;
 }
 
 static void note_share(const struct account *account, const struct account_charge *charge)

@@ -37,7 +37,7 @@ static void on_answer(struct lock_ask *lock, const struct lock_answer *answer)
 		.left_ms = answer->left_ms,
 		.node = answer->status == LOCK_BUSY ? answer->session : NULL};
 
-	owners_answer(ask->worker->node->owners, ask->worker, ask->session, ask->verb, &said);
+	owners_answer(node_owners(ask->worker->node), ask->worker, ask->session, ask->verb, &said);
 	free(ask);
 }
 
@@ -47,7 +47,7 @@ static bool ask_store(struct worker *worker, const struct owner_question *questi
 		[OWNER_TAKE] = LOCK_TAKE, [OWNER_RENEW] = LOCK_USE, [OWNER_GIVE] = LOCK_RELEASE};
 	struct owning_ask *ask;
 
-	if (!worker->fleet.own || worker->fleet.own->store.state != STORE_READY)
+	if (!worker_fleet(worker) || worker_fleet(worker)->store.state != STORE_READY)
 		return false;
 	ask = calloc(1, sizeof(*ask));
 	if (!ask)
@@ -66,7 +66,7 @@ static bool ask_store(struct worker *worker, const struct owner_question *questi
 		.lease_ms = question->lease_ms,
 		.keep_ms = question->verb == OWNER_GIVE ? GIVEN_KEEP_MS : OWNER_KEEP_MS,
 		.done = on_answer};
-	locks_ask(&worker->fleet.own->locks, &ask->ask);
+	locks_ask(&worker_fleet(worker)->locks, &ask->ask);
 	return true;
 }
 
@@ -81,8 +81,8 @@ static void on_sweep(struct deadline *deadline)
 	uint64_t now_ms = worker_now_ms(worker);
 
 	if (worker->draining)
-		owners_drain(worker->node->owners, false);
-	uint64_t next_ms = owners_sweep(worker->node->owners, worker);
+		owners_drain(node_owners(worker->node), false);
+	uint64_t next_ms = owners_sweep(node_owners(worker->node), worker);
 
 	deadline_clear(deadline);
 	deadline_set(deadline, now_ms + (next_ms > 0 ? next_ms : LOOK_MS), now_ms);
@@ -97,19 +97,19 @@ void owning_init(struct owning *owning, struct worker *worker)
 void owning_take_site(struct owning *owning)
 {
 	struct worker *worker = owning->worker;
-	const struct conf_fleet *conf = &worker->use->site->conf->fleet;
+	const struct conf_fleet *conf = &site_part(worker)->use->site->conf->fleet;
 	uint64_t now_ms = worker_now_ms(worker);
 
-	worker->fleet.secret = &conf->secret;
-	if (worker->index != 0 || !worker->node->owners)
+	worker->fleet_secret = &conf->secret;
+	if (worker->index != 0 || !node_owners(worker->node))
 		return;
 	if (!conf->bind || conf->secret.len == 0) { /* other nodes do not reach this one */
-		if (owners_unset_self(worker->node->owners))
+		if (owners_unset_self(node_owners(worker->node)))
 			node_command_workers(worker->node, WORKER_OWNERS);
 		return;
 	}
-	if (owners_set_self(worker->node->owners,
-		    conf->node ? conf->node : worker->fleet.own->joining.members->default_name,
+	if (owners_set_self(node_owners(worker->node),
+		    conf->node ? conf->node : worker_fleet(worker)->joining.members->default_name,
 		    conf->bind->text, conf->lease_ms, conf->max_sessions))
 		node_command_workers(worker->node, WORKER_OWNERS);
 	deadline_clear(&owning->sweep);
@@ -120,8 +120,8 @@ void owning_leave(struct owning *owning)
 {
 	struct worker *worker = owning->worker;
 
-	if (worker->index == 0 && worker->node->owners)
-		owners_leave(worker->node->owners, worker);
+	if (worker->index == 0 && node_owners(worker->node))
+		owners_leave(node_owners(worker->node), worker);
 }
 
 void owning_end(struct owning *owning)

@@ -12,7 +12,7 @@ struct fleet_worker *fleet_worker_of(const struct questions *questions)
 {
 	const char *at = (const char *)questions - offsetof(struct worker, questions);
 
-	return ((const struct worker *)(const void *)at)->fleet.own;
+	return worker_fleet((const struct worker *)(const void *)at);
 }
 
 struct account *account_new(struct fleet_worker *fleet)

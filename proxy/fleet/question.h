@@ -32,6 +32,7 @@
 #include "store/store_link.h"
 #include "fleet/way.h"
 #include "gate/authority.h"
+#include "worker/worker.h"
 
 struct fleet_worker;
 
@@ -142,8 +143,6 @@ struct fleet_part_state {
 /* Questions of a worker that the store has not answered; beyond them it is taken to be down. */
 #define FLEET_PENDING_MOST 4096
 
-struct worker;
-
 struct fleet_worker {
 	struct worker *worker;
 	const struct batches_calls *calls;
@@ -184,6 +183,11 @@ struct fleet_worker {
 	struct deadline silence;   /* of the store, while something is in flight */
 	struct locks locks;
 };
+
+static inline struct fleet_worker *worker_fleet(const struct worker *worker)
+{
+	return worker->memory[PART_FLEET];
+}
 
 /* Of the worker that asks. */
 struct fleet_worker *fleet_worker_of(const struct questions *questions);

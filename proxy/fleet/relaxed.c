@@ -16,7 +16,7 @@ enum { SILENCE_MS = 1000 };
 
 static const struct conf_fleet *conf_of(const struct relaxing *relaxing)
 {
-	return &relaxing->worker->use->site->conf->fleet;
+	return &site_part(relaxing->worker)->use->site->conf->fleet;
 }
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -264,7 +264,7 @@ bool relaxing_init(struct relaxing *relaxing, struct worker *worker, struct stor
 struct view *relaxing_view(struct relaxing *relaxing, struct throttle_key caller, const char *limit)
 {
 	return views_find(&relaxing->views, caller, limit,
-		(size_t)relaxing->worker->use->site->conf->totals.callers);
+		(size_t)site_part(relaxing->worker)->use->site->conf->totals.callers);
 }
 
 void relaxing_begin(struct relaxing *relaxing, const char *prefix)

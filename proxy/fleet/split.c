@@ -42,7 +42,7 @@ static void add_limit(struct splitting *splitting, const struct conf_limit *limi
 	const struct split_limit *known = find(splitting, limit->name);
 	struct split_limit *added = &limits[*count];
 	struct rule rule = rule_of(limit);
-	uint32_t number = gate_limit_number(splitting->worker->use->site->gate, limit);
+	uint32_t number = gate_limit_number(site_part(splitting->worker)->use->site->gate, limit);
 
 	if (!shares_add(splitting->shares, number, limit->name, limit->amount)) {
 		log_error("limit %s: it has no share of its quota: %s", limit->name,
@@ -59,7 +59,7 @@ static void add_limit(struct splitting *splitting, const struct conf_limit *limi
 
 static void take_limits(struct splitting *splitting)
 {
-	const struct conf *conf = splitting->worker->use->site->conf;
+	const struct conf *conf = site_part(splitting->worker)->use->site->conf;
 	struct split_limit *limits = calloc(conf->limit_count + 1, sizeof(*limits));
 	size_t count = 0;
 
@@ -276,7 +276,7 @@ void splitting_init(struct splitting *splitting, struct worker *worker, struct s
 /* By the site in force; no call is on its way. */
 static void begin(struct splitting *splitting)
 {
-	const struct conf_fleet *fleet = &splitting->worker->use->site->conf->fleet;
+	const struct conf_fleet *fleet = &site_part(splitting->worker)->use->site->conf->fleet;
 
 	splitting->has_changed = false;
 	take_limits(splitting);

@@ -21,7 +21,7 @@ enum {
 
 static const struct conf_fleet *conf_of(const struct strict_list *list)
 {
-	return &list->worker->use->site->conf->fleet;
+	return &site_part(list->worker)->use->site->conf->fleet;
 }
 
 static void set_timer(struct strict_list *list, uint64_t wait_ms)

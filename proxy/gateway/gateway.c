@@ -56,14 +56,14 @@ static bool draw_id(char id[static GATEWAY_ID_BYTES])
 
 static void enlist(struct gateway *gateway)
 {
-	struct websockets *all = gateway->worker->websockets;
+	struct websockets *all = websockets_of(gateway->worker);
 
 	CHAIN_PUSH(all->gateways, gateway, prev, next);
 }
 
 static void delist(struct gateway *gateway)
 {
-	CHAIN_REMOVE(gateway->worker->websockets->gateways, gateway, prev, next);
+	CHAIN_REMOVE(websockets_of(gateway->worker)->gateways, gateway, prev, next);
 }
 
 /* Its requests are of no session of its client's: they must leave when that is closed, too. */
@@ -79,7 +79,7 @@ static bool hold_listener(struct gateway *gateway, const struct exchange *handsh
 	struct site_use *use = hop_is_from_node(client) ? handshake->use : client->listener->use;
 
 	gateway->listener = shared_listener_hold(
-		&gateway->worker->websockets->listeners, client_listener(client), use);
+		&websockets_of(gateway->worker)->listeners, client_listener(client), use);
 	return gateway->listener;
 }
 
@@ -121,13 +121,14 @@ static void share_owner(struct gateway *gateway, const struct exchange *handshak
 	gateway->owner.changed = on_owner_changed;
 	gateway->owner.lapsed = on_owner_lapsed;
 	if (handshake->owner.use.session)
-		owner_share(gateway->worker->node->owners, &gateway->owner, &handshake->owner.use);
+		owner_share(
+			node_owners(gateway->worker->node), &gateway->owner, &handshake->owner.use);
 }
 
 bool gateway_is_over(const struct gateway *gateway)
 {
 	return gateway->owner.session &&
-	       !owner_is_valid(gateway->worker->node->owners, &gateway->owner);
+	       !owner_is_valid(node_owners(gateway->worker->node), &gateway->owner);
 }
 
 struct gateway *gateway_new(struct exchange *handshake)
@@ -178,9 +179,9 @@ static void end(struct gateway *gateway)
 	assert(!gateway->client.first && !gateway->socket);
 	gateway->ended = true;
 	delist(gateway);
-	owner_end(gateway->worker->node->owners, &gateway->owner);
+	owner_end(node_owners(gateway->worker->node), &gateway->owner);
 	site_use_release(gateway->use);
-	shared_listener_release(&gateway->worker->websockets->listeners, gateway->listener);
+	shared_listener_release(&websockets_of(gateway->worker)->listeners, gateway->listener);
 	loop_free_later(&gateway->worker->loop, &gateway->deferred, free_gateway);
 }
 

@@ -81,7 +81,7 @@ static struct exchange *make(struct gateway *gateway, const struct gateway_event
 	x->owner.use.moves = NULL;
 	x->owner.use.lapsed = NULL;
 	if (gateway->owner.session)
-		owner_share(gateway->worker->node->owners, &x->owner.use, &gateway->owner);
+		owner_share(node_owners(gateway->worker->node), &x->owner.use, &gateway->owner);
 	if (!event)
 		return x;
 	x->framing.length = gateway_event_bytes(event);
@@ -318,7 +318,7 @@ bool gateway_serve(struct client *client, struct exchange *x)
 bool gateway_retry(struct client *client, struct exchange *x)
 {
 	struct gateway *gateway = gateway_of(client);
-	uint64_t random = websockets_random_below(gateway->worker->websockets, UINT64_MAX);
+	uint64_t random = websockets_random_below(websockets_of(gateway->worker), UINT64_MAX);
 	uint64_t after_ms =
 		retry_after_ms(++gateway->retries, x->route->websocket.gateway.tries, random);
 

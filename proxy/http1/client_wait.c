@@ -166,7 +166,7 @@ static void wait_for_head(struct downstream *d)
 	uint64_t end_ms = began_ms + d->client.listener->conf->header_timeout_ms;
 
 	if (worker->draining) {
-		uint64_t shutdown_ms = worker->use->site->conf->shutdown_timeout_ms;
+		uint64_t shutdown_ms = site_part(worker)->use->site->conf->shutdown_timeout_ms;
 		uint64_t half_ms = worker->drain_began_ms + shutdown_ms / 2;
 		uint64_t late_ms = began_ms + least(DRAIN_IDLE_MS, shutdown_ms / 4);
 		end_ms = least(end_ms, half_ms > late_ms ? half_ms : late_ms);

@@ -63,9 +63,9 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
 	d->peer.is_https = stream_is_encrypted(&d->stream);
 	d->client.tls = stream_tls(&d->stream);
-	d->judged_by = worker->use->site->serial;
+	d->judged_by = site_part(worker)->use->site->serial;
 	wait_init(&d->wait, worker->loop.base, on_deadline);
-	CHAIN_PUSH(worker->downstreams, d, prev, next);
+	CHAIN_PUSH(http1_part(worker)->downstreams, d, prev, next);
 	/* relaxed: looked at only by workers that drain, who are woken when it is 0 */
 	atomic_fetch_add_explicit(&worker->node->clients, 1, memory_order_relaxed);
 	worker_count(worker, STATS_CONNECTIONS);
@@ -110,7 +110,7 @@ static void end_connection(struct downstream *d)
 	forwarding_clear(&d->forwarding);
 	hop_close(&d->client);
 	client_wait_end(d);
-	CHAIN_REMOVE(worker->downstreams, d, prev, next);
+	CHAIN_REMOVE(http1_part(worker)->downstreams, d, prev, next);
 	loop_free_later(&worker->loop, &d->deferred, free_downstream);
 }
 
@@ -296,8 +296,8 @@ static bool may_wait(struct downstream *d)
 	if (!d->unflushed) {
 		d->unflushed = true;
 		d->next_unflushed = NULL;
-		*d->worker->unflushed_end = d;
-		d->worker->unflushed_end = &d->next_unflushed;
+		*http1_part(d->worker)->unflushed_end = d;
+		http1_part(d->worker)->unflushed_end = &d->next_unflushed;
 	}
 	return true;
 }
@@ -331,11 +331,11 @@ static void close_idle(struct downstream *d, const char *why)
 
 void downstream_flush_all(struct worker *worker)
 {
-	while (worker->unflushed) {
-		struct downstream *d = worker->unflushed;
-		worker->unflushed = d->next_unflushed;
-		if (!worker->unflushed)
-			worker->unflushed_end = &worker->unflushed;
+	while (http1_part(worker)->unflushed) {
+		struct downstream *d = http1_part(worker)->unflushed;
+		http1_part(worker)->unflushed = d->next_unflushed;
+		if (!http1_part(worker)->unflushed)
+			http1_part(worker)->unflushed_end = &http1_part(worker)->unflushed;
 		d->unflushed = false;
 		if (d->state != DOWNSTREAM_CLOSED)
 			settle(d);

@@ -17,6 +17,7 @@
 #define HTTP1_DOWNSTREAM_H
 
 #include "http1/downstream_inside.h"
+#include "worker/worker.h"
 
 /* Takes an accepted connection over. */
 void downstream_accept(struct worker *worker, struct listener *listener,
@@ -60,5 +61,16 @@ void downstream_drain(struct downstream *downstream);
 
 /* In a drain: is this the last exchange of the connection? */
 bool downstream_is_last(const struct downstream *downstream, const struct exchange *exchange);
+
+/* A worker's memory of clients that speak HTTP/1. */
+struct http1_part {
+	struct downstream *downstreams;                /* all of them */
+	struct downstream *unflushed, **unflushed_end; /* with responses to write */
+};
+
+static inline struct http1_part *http1_part(const struct worker *worker)
+{
+	return worker->memory[PART_HTTP1];
+}
 
 #endif

@@ -126,7 +126,7 @@ static inline bool downstream_is_behind(const struct downstream *downstream)
 /* Judges its peer by the trusted_proxies that are in force now: a reload may have changed them. */
 static inline void downstream_judge_peer(struct downstream *downstream)
 {
-	uint64_t serial = downstream->worker->use->site->serial;
+	uint64_t serial = site_part(downstream->worker)->use->site->serial;
 
 	if (downstream->judged_by == serial)
 		return;

@@ -3,6 +3,7 @@
 #include "body/pump.h"
 #include "http1/downstream.h"
 #include "http1/http1_response.h"
+#include "tunnel/passage.h"
 
 /* A server may send interim responses without end: no more are composed than this. */
 #define INTERIM_BYTES (16 * 1024)
@@ -51,6 +52,12 @@ static bool begin_tunnel(struct client *client, struct exchange *exchange)
 	downstream_set_input(d, INPUT_TUNNEL, exchange);
 	downstream_finish(d);
 	return true;
+}
+
+static bool become_tunnel(struct client *client, struct exchange *exchange, bool is_read)
+{
+	(void)client;
+	return passage_begin(exchange, is_read);
 }
 
 static void leave(struct client *client, struct client_rest *rest)
@@ -122,6 +129,7 @@ const struct client_calls http1_client_calls = {
 	.exchange_ended = exchange_ended,
 	.request_read = request_read,
 	.begin_tunnel = begin_tunnel,
+	.become_tunnel = become_tunnel,
 	.leave = leave,
 	.body_here = body_here,
 	.take_body = take_body,

@@ -102,14 +102,14 @@ static unsigned choose(const struct candidates *found)
 static bool is_of(const struct listener *listener, const struct connection_bound *bound)
 {
 	return listener->binding->bound == bound ||
-	       &listener->worker->node->listening->descriptors == bound;
+	       &node_listening(listener->worker->node)->descriptors == bound;
 }
 
 struct idle_link *idle_find(struct worker *worker, const struct connection_bound *bound)
 {
 	struct candidates found = {.count = 0};
 
-	for (struct listener *l = worker->listeners; l; l = l->next) {
+	for (struct listener *l = listen_part(worker)->listeners; l; l = l->next) {
 		if (is_of(l, bound))
 			collect(l, &found);
 	}

@@ -21,9 +21,10 @@ static uint64_t timeout_ms(const struct downstream *d)
 	if (hop_is_unproven(&d->client))
 		idle_ms = least(idle_ms, HOP_SILENCE_MS);
 	/* The shutdown's end would count as a cut. */
-	return d->worker->draining ? least(least(idle_ms, DRAIN_IDLE_MS),
-					     d->worker->use->site->conf->shutdown_timeout_ms / 2)
-				   : idle_ms;
+	return d->worker->draining
+		       ? least(least(idle_ms, DRAIN_IDLE_MS),
+				 site_part(d->worker)->use->site->conf->shutdown_timeout_ms / 2)
+		       : idle_ms;
 }
 
 static uint64_t look_ms(const struct downstream *d)
@@ -63,7 +64,7 @@ static bool is_stalled(struct downstream *d, uint64_t taken, uint64_t now_ms)
 /* Is the time over that a drain has for clients that still take? */
 static bool drain_ends(const struct downstream *d, uint64_t now_ms)
 {
-	uint64_t shutdown_ms = d->worker->use->site->conf->shutdown_timeout_ms;
+	uint64_t shutdown_ms = site_part(d->worker)->use->site->conf->shutdown_timeout_ms;
 
 	return d->worker->draining &&
 	       now_ms >= d->worker->drain_began_ms + shutdown_ms - shutdown_ms / 8;

@@ -51,7 +51,7 @@ static void watch(struct downstream *d)
 		end_ms = least(end_ms, d->lingers_since_ms + SLOW_MS);
 	if (worker->draining) {
 		/* The shutdown's end would count as a cut. */
-		uint64_t shutdown_ms = worker->use->site->conf->shutdown_timeout_ms;
+		uint64_t shutdown_ms = site_part(worker)->use->site->conf->shutdown_timeout_ms;
 		end_ms = least(end_ms, worker->drain_began_ms + shutdown_ms / 2);
 		silent_ms = DRAIN_SILENT_MS;
 	}

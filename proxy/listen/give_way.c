@@ -79,8 +79,8 @@ bool give_way(struct listener *listener, struct connection_bound *bound)
 void give_way_answer(struct worker *worker)
 {
 	/* Any listener may have ended with its last connection: then from the first again. */
-	for (struct listener *l = worker->listeners; l;)
-		l = answer(l, l->binding->bound) ? worker->listeners : l->next;
-	if (worker->listeners)
-		answer(worker->listeners, &worker->node->listening->descriptors);
+	for (struct listener *l = listen_part(worker)->listeners; l;)
+		l = answer(l, l->binding->bound) ? listen_part(worker)->listeners : l->next;
+	if (listen_part(worker)->listeners)
+		answer(listen_part(worker)->listeners, &node_listening(worker->node)->descriptors);
 }

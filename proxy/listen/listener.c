@@ -72,7 +72,7 @@ static void accept_failed(struct listener *listener, int error)
 			strerror(error));
 		pause_accepting(listener, LISTENER_RETRY_MS);
 		listener_set_deaf(listener, true);
-		give_way(listener, &listener->worker->node->listening->descriptors);
+		give_way(listener, &node_listening(listener->worker->node)->descriptors);
 	} else if (error != EAGAIN && error != EWOULDBLOCK && error != ECONNABORTED &&
 		   error != EINTR && error != EPROTO) {
 		log_warn("listener %s: accept: %s", listener->conf->name, strerror(error));
@@ -233,7 +233,7 @@ static void on_quiet(struct deadline *deadline)
 /* A drain leaves those that come late half of its time to be served. */
 static uint64_t retire_max_ms(const struct worker *worker)
 {
-	uint64_t half_ms = worker->use->site->conf->shutdown_timeout_ms / 2;
+	uint64_t half_ms = site_part(worker)->use->site->conf->shutdown_timeout_ms / 2;
 
 	return worker->draining && half_ms < RETIRE_MAX_MS ? half_ms : RETIRE_MAX_MS;
 }
@@ -270,7 +270,7 @@ static void listener_retire(struct listener *listener)
 
 static struct listener *find(struct worker *worker, const struct binding *binding)
 {
-	for (struct listener *l = worker->listeners; l; l = l->next) {
+	for (struct listener *l = listen_part(worker)->listeners; l; l = l->next) {
 		if (l->binding == binding && !l->closed && !l->retiring)
 			return l;
 	}
@@ -282,7 +282,7 @@ static void set_conf(struct listener *listener, const struct conf_listener *conf
 	struct site_use *old = listener->use;
 
 	listener->conf = conf;
-	listener->use = site_use_hold(listener->worker->use);
+	listener->use = site_use_hold(site_part(listener->worker)->use);
 	const struct site *site = listener->use->site;
 	listener->certificates = site->certificates[conf - site->conf->listeners];
 	if (old)
@@ -309,8 +309,8 @@ static void listener_open(struct worker *worker, struct binding *binding,
 	deadline_init(&listener->again, worker->loop.base, look_again);
 	deadline_init(&listener->quiet, worker->loop.base, on_quiet);
 	handshakes_init(listener);
-	listener->next = worker->listeners;
-	worker->listeners = listener;
+	listener->next = listen_part(worker)->listeners;
+	listen_part(worker)->listeners = listener;
 	listener_start(listener);
 }
 
@@ -337,10 +337,10 @@ static const struct conf_listener *conf_of(const struct conf *conf, const char *
 
 void listeners_update(struct worker *worker, const struct protocol *const *protocols)
 {
-	const struct conf *conf = worker->use->site->conf;
+	const struct conf *conf = site_part(worker)->use->site->conf;
 	struct listener *next;
 
-	for (struct listener *l = worker->listeners; l; l = next) {
+	for (struct listener *l = listen_part(worker)->listeners; l; l = next) {
 		const struct conf_listener *now = conf_of(conf, l->binding->text);
 		next = l->next;
 		if (!now || l->closed || l->retiring) {
@@ -352,20 +352,20 @@ void listeners_update(struct worker *worker, const struct protocol *const *proto
 	}
 	if (worker->draining)
 		return;
-	pthread_mutex_lock(&worker->node->listening->lock);
-	for (struct binding *b = worker->node->listening->bindings; b; b = b->next) {
+	pthread_mutex_lock(&node_listening(worker->node)->lock);
+	for (struct binding *b = node_listening(worker->node)->bindings; b; b = b->next) {
 		const struct conf_listener *now = b->closed ? NULL : conf_of(conf, b->text);
 		if (now && !find(worker, b) && b->sockets[worker->index] >= 0)
 			listener_open(worker, b, now, protocols);
 	}
-	pthread_mutex_unlock(&worker->node->listening->lock);
+	pthread_mutex_unlock(&node_listening(worker->node)->lock);
 }
 
 void listeners_retire(struct worker *worker)
 {
 	struct listener *next;
 
-	for (struct listener *l = worker->listeners; l; l = next) {
+	for (struct listener *l = listen_part(worker)->listeners; l; l = next) {
 		next = l->next;
 		handshakes_drain(l);
 		listener_retire(l);
@@ -380,7 +380,7 @@ void listeners_hand_over(struct worker *worker)
 {
 	struct listener *next;
 
-	for (struct listener *l = worker->listeners; l; l = next) {
+	for (struct listener *l = listen_part(worker)->listeners; l; l = next) {
 		next = l->next;
 		if (l->binding->handed_over)
 			listener_close(l);
@@ -389,7 +389,7 @@ void listeners_hand_over(struct worker *worker)
 
 bool listeners_are_closed(const struct worker *worker)
 {
-	for (const struct listener *l = worker->listeners; l; l = l->next) {
+	for (const struct listener *l = listen_part(worker)->listeners; l; l = l->next) {
 		if (!l->closed || l->handshakes.count > 0)
 			return false;
 	}
@@ -400,7 +400,7 @@ void listeners_close(struct worker *worker)
 {
 	struct listener *next;
 
-	for (struct listener *l = worker->listeners; l; l = next) {
+	for (struct listener *l = listen_part(worker)->listeners; l; l = next) {
 		next = l->next;
 		bool is_last = l->closed && l->connections == l->handshakes.count;
 		handshakes_end(l);
@@ -411,7 +411,7 @@ void listeners_close(struct worker *worker)
 
 void listeners_resume(struct worker *worker)
 {
-	for (struct listener *l = worker->listeners; l; l = l->next) {
+	for (struct listener *l = listen_part(worker)->listeners; l; l = l->next) {
 		if (l->retry.at_ms == DEADLINE_NEVER)
 			listener_start(l);
 	}
@@ -419,8 +419,8 @@ void listeners_resume(struct worker *worker)
 
 void listeners_free(struct worker *worker)
 {
-	while (worker->listeners) {
-		struct listener *listener = worker->listeners;
+	while (listen_part(worker)->listeners) {
+		struct listener *listener = listen_part(worker)->listeners;
 		listener->connections = 0;
 		if (listener->closed)
 			listener_release(listener);

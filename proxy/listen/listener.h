@@ -39,9 +39,9 @@
 #include "loop/deadline.h"
 #include "net/acceptor.h"
 #include "site/spare.h"
+#include "worker/worker.h"
 
 struct site_use;
-struct worker;
 
 /* Made by the main thread, and freed by it when it is closed and no worker has a listener of it. */
 struct binding {
@@ -119,6 +119,21 @@ struct listener {
 	struct idle_list unproven; /* of the internal listener: exchange/hop.h */
 	unsigned unproven_count;
 };
+
+/* A worker's memory of its listeners. */
+struct listen_part {
+	struct listener *listeners;
+};
+
+static inline struct listen_part *listen_part(const struct worker *worker)
+{
+	return worker->memory[PART_LISTEN];
+}
+
+static inline struct listening *node_listening(const struct node *node)
+{
+	return node->shared[NODE_LISTENING];
+}
 
 /* Makes this worker's listeners those of its current site; of new ones, one of `protocols` (ended
  * by NULL, which outlive the listeners) takes each client. */

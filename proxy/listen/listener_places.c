@@ -11,7 +11,7 @@
 
 void listener_set_deaf(struct listener *listener, bool is_deaf)
 {
-	atomic_uint *deaf = &listener->worker->node->listening->deaf;
+	atomic_uint *deaf = &node_listening(listener->worker->node)->deaf;
 
 	if (is_deaf && !listener->is_deaf)
 		atomic_fetch_add(deaf, 1);
@@ -59,7 +59,7 @@ static void give_place(struct listener *listener, struct connection_bound *bound
 
 struct connection_bound *listener_take_places(struct listener *listener)
 {
-	struct listening *listening = listener->worker->node->listening;
+	struct listening *listening = node_listening(listener->worker->node);
 	struct connection_bound *bound = listener->binding->bound;
 
 	if (!take_place(listener, bound, listener->conf->max_connections))
@@ -78,7 +78,7 @@ struct connection_bound *listener_take_places(struct listener *listener)
 void listener_give_places(struct listener *listener)
 {
 	give_place(listener, listener->binding->bound);
-	give_place(listener, &listener->worker->node->listening->descriptors);
+	give_place(listener, &node_listening(listener->worker->node)->descriptors);
 }
 
 void listener_release(struct listener *listener)
@@ -87,7 +87,7 @@ void listener_release(struct listener *listener)
 
 	if (!listener->closed || listener->connections > 0)
 		return;
-	for (struct listener **at = &worker->listeners; *at; at = &(*at)->next) {
+	for (struct listener **at = &listen_part(worker)->listeners; *at; at = &(*at)->next) {
 		if (*at == listener) {
 			*at = listener->next;
 			break;

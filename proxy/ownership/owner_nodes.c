@@ -224,7 +224,7 @@ static bool is_leaving(const struct owner_node *node)
 
 static bool has_leaving(const struct worker *worker)
 {
-	for (const struct owner_use *use = worker->fleet.uses; use; use = use->next) {
+	for (const struct owner_use *use = ownership_part(worker)->uses; use; use = use->next) {
 		if (is_leaving(use->node) || is_leaving(use->seen.node))
 			return true;
 	}
@@ -235,14 +235,14 @@ void owner_nodes_look(struct owners *owners, struct worker *worker)
 {
 	pthread_mutex_lock(&owners->lock);
 	struct owner_node *node = owners->leaving.first;
-	bool confirms =
-		node && worker->fleet.confirmed != owners->leaving.number && !has_leaving(worker);
+	bool confirms = node && ownership_part(worker)->confirmed != owners->leaving.number &&
+			!has_leaving(worker);
 	for (; confirms && node; node = node->next) {
 		if (!shares_state(owners, node))
 			server_close_idle(node->upstream->servers[0].state, worker);
 	}
 	if (confirms) {
-		worker->fleet.confirmed = owners->leaving.number;
+		ownership_part(worker)->confirmed = owners->leaving.number;
 		owners->leaving.confirmed++;
 	}
 	pthread_mutex_unlock(&owners->lock);

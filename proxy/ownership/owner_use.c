@@ -8,7 +8,7 @@
 
 static void enlist(struct owner_use *use)
 {
-	struct owner_use **at = &use->worker->fleet.uses;
+	struct owner_use **at = &ownership_part(use->worker)->uses;
 
 	use->next = *at;
 	use->at = at;
@@ -175,10 +175,10 @@ static bool is_to_move(struct owners *owners, const struct owner_use *use)
 
 void owners_look_at_uses(struct owners *owners, struct worker *worker)
 {
-	struct owner_use *uses = worker->fleet.uses, *use;
+	struct owner_use *uses = ownership_part(worker)->uses, *use;
 
 	/* Any of them may end with another: those to come are a list of their own meanwhile. */
-	worker->fleet.uses = NULL;
+	ownership_part(worker)->uses = NULL;
 	if (uses)
 		uses->at = &uses;
 	while ((use = uses) != NULL) {

@@ -7,9 +7,11 @@
 #define OWNERSHIP_OWNER_USE_H
 
 #include "ownership/owners.h"
+#include "worker/worker.h"
 
 struct owner_node;
 struct owner_wait;
+struct parting;
 
 /* A reference to a session: an exchange's, or a tunnel's. Zeroed: none. */
 struct owner_use {
@@ -38,6 +40,19 @@ struct owner_use {
 	 * soon. */
 	void (*moves)(struct owner_use *use);
 };
+
+/* A worker's memory of sessions that have owners. */
+struct ownership_part {
+	struct owner_use *uses;
+	struct parting *partings; /* connections: ownership/parting.h */
+	unsigned parting_count;
+	uint64_t confirmed; /* of nodes that leave: ownership/owner_nodes.h */
+};
+
+static inline struct ownership_part *ownership_part(const struct worker *worker)
+{
+	return worker->memory[PART_OWNERSHIP];
+}
 
 enum owner_begun {
 	OWNER_BEGUN,     /* owner_end is due */

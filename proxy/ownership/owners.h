@@ -33,6 +33,7 @@
 #include "conf/conf.h"
 #include "loop/message.h"
 #include "queue/queue.h"
+#include "worker/node.h"
 
 struct owners;
 struct owner_session;
@@ -108,5 +109,10 @@ void owners_answer(struct owners *owners, struct worker *worker, struct owner_se
 	enum owner_verb verb, const struct owner_answer *answer);
 /* The owner of the session, to be displayed: a name of a node, or "". Any thread. */
 void owners_describe(struct owners *owners, struct session_key key, char name[CONF_NODE_BYTES]);
+
+static inline struct owners *node_owners(const struct node *node)
+{
+	return node->shared[NODE_OWNERS];
+}
 
 #endif

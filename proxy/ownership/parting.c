@@ -36,11 +36,11 @@ static void end(struct parting *p)
 	stream_discard_untaken(&p->stream);
 	stream_close(&p->stream);
 	deadline_end(&p->deadline);
-	owner_end(p->worker->node->owners, &p->use);
+	owner_end(node_owners(p->worker->node), &p->use);
 	*p->at = p->next;
 	if (p->next)
 		p->next->at = p->at;
-	p->worker->fleet.parting_count--;
+	ownership_part(p->worker)->parting_count--;
 	loop_free_later(&p->worker->loop, &p->deferred, free_parting);
 }
 
@@ -74,24 +74,26 @@ static void on_owner(struct owner_use *use)
 	end(CONTAINER_OF(use, struct parting, use));
 }
 
-static void discard_oldest(struct worker *worker)
+bool partings_give_up(struct worker *worker)
 {
-	struct parting *p = worker->fleet.partings;
+	struct parting *p = ownership_part(worker)->partings;
 
+	if (!p)
+		return false;
 	while (p->next)
 		p = p->next;
 	end(p);
+	return true;
 }
 
 static void enlist(struct parting *p)
 {
-	p->worker->fleet.discard_parting = discard_oldest;
-	p->at = &p->worker->fleet.partings;
+	p->at = &ownership_part(p->worker)->partings;
 	p->next = *p->at;
 	if (p->next)
 		p->next->at = &p->next;
 	*p->at = p;
-	p->worker->fleet.parting_count++;
+	ownership_part(p->worker)->parting_count++;
 }
 
 /* False: no memory, and it is closed. */
@@ -106,7 +108,7 @@ static bool begin(
 		return false;
 	p->worker = worker;
 	p->use.changed = p->use.lapsed = p->use.moves = on_owner;
-	owner_share(worker->node->owners, &p->use, use);
+	owner_share(node_owners(worker->node), &p->use, use);
 	deadline_init(&p->deadline, worker->loop.base, on_deadline);
 	enlist(p);
 	look(p);
@@ -118,8 +120,8 @@ static bool may_part(
 	const struct stream *stream, const struct worker *worker, const struct owner_use *use)
 {
 	return !stream->failed && !worker->stopping &&
-	       worker->fleet.parting_count < PARTINGS_MOST &&
-	       owner_is_valid(worker->node->owners, use);
+	       ownership_part(worker)->parting_count < PARTINGS_MOST &&
+	       owner_is_valid(node_owners(worker->node), use);
 }
 
 bool parting_is_due(const struct stream *stream, const struct owner_use *use)
@@ -146,6 +148,6 @@ void parting_close(struct stream *stream, struct worker *worker, const struct ow
 
 void partings_end(struct worker *worker)
 {
-	while (worker->fleet.partings)
-		end(worker->fleet.partings);
+	while (ownership_part(worker)->partings)
+		end(ownership_part(worker)->partings);
 }

@@ -33,6 +33,9 @@ bool parting_is_due(const struct stream *stream, const struct owner_use *use);
  * without memory. */
 void parting_close(struct stream *stream, struct worker *worker, const struct owner_use *use);
 
+/* Discards the oldest, which holds a descriptor. False: there is none. */
+bool partings_give_up(struct worker *worker);
+
 /* Discards what is left on this worker, which ends. */
 void partings_end(struct worker *worker);
 

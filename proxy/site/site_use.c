@@ -36,7 +36,8 @@ void site_use_release(struct site_use *use)
 {
 	if (--use->count > 0)
 		return;
-	struct site *current_site = use->worker->use == use ? NULL : use->worker->use->site;
+	struct site *current_site =
+		site_part(use->worker)->use == use ? NULL : site_part(use->worker)->use->site;
 	for (size_t i = 0; i < use->site->conf->upstream_count; i++) {
 		struct upstream *upstream = use->site->upstreams[i];
 		for (size_t j = 0; j < upstream->server_count; j++) {
@@ -53,12 +54,12 @@ static void take_site(struct worker *worker)
 {
 	/* acquire: pairs with the release in site_use_post, so the site is seen whole */
 	struct site_use *use =
-		atomic_exchange_explicit(&worker->inbox.next_use, NULL, memory_order_acquire);
-	struct site_use *old = worker->use;
+		atomic_exchange_explicit(&site_part(worker)->next, NULL, memory_order_acquire);
+	struct site_use *old = site_part(worker)->use;
 
 	if (!use)
 		return;
-	worker->use = use;
+	site_part(worker)->use = use;
 	worker_site_taken(worker);
 	site_use_release(old);
 }
@@ -68,16 +69,16 @@ void site_use_post(struct worker *worker, struct site_use *use)
 	/* acq_rel: release pairs with the acquire in take_site; acquire to free one not yet taken
 	 */
 	site_use_free_unused(
-		atomic_exchange_explicit(&worker->inbox.next_use, use, memory_order_acq_rel));
+		atomic_exchange_explicit(&site_part(worker)->next, use, memory_order_acq_rel));
 	worker_command(worker, WORKER_SITE);
 }
 
 /* ---- the worker's part ----------------------------------------------------------------------- */
 
-static bool make(struct worker *worker, struct site *site)
+static bool make(struct worker *worker, void *site)
 {
-	worker->use = site_use_new(worker, site);
-	return worker->use != NULL;
+	site_part(worker)->use = site_use_new(worker, site);
+	return site_part(worker)->use != NULL;
 }
 
 static void command(struct worker *worker, unsigned commands)
@@ -88,12 +89,17 @@ static void command(struct worker *worker, unsigned commands)
 
 static void end_use(struct worker *worker)
 {
-	if (worker->use) {
-		worker->use->count = 1; /* an exchange cut by the shutdown may not have let go */
-		site_use_release(worker->use);
+	if (site_part(worker)->use) {
+		site_part(worker)->use->count =
+			1; /* an exchange cut by the shutdown may not have let go */
+		site_use_release(site_part(worker)->use);
 	}
 	site_use_free_unused(
-		atomic_exchange_explicit(&worker->inbox.next_use, NULL, memory_order_acquire));
+		atomic_exchange_explicit(&site_part(worker)->next, NULL, memory_order_acquire));
 }
 
-const struct worker_part site_use_part = {.make = make, .command = command, .free = end_use};
+const struct worker_part site_use_part = {.memory = PART_SITE,
+	.bytes = sizeof(struct site_part),
+	.make = make,
+	.command = command,
+	.free = end_use};

@@ -9,9 +9,7 @@
 #include <stdint.h>
 
 #include "site/site.h"
-
-struct worker;
-struct worker_part;
+#include "worker/worker.h"
 
 /* A worker's hold on a site, counted without atomics: one for being current, one an exchange. */
 struct site_use {
@@ -19,6 +17,17 @@ struct site_use {
 	struct worker *worker;
 	uint64_t count;
 };
+
+/* A worker's memory of sites. */
+struct site_part {
+	struct site_use *use;          /* of the current site */
+	struct site_use *_Atomic next; /* of one to take */
+};
+
+static inline struct site_part *site_part(const struct worker *worker)
+{
+	return worker->memory[PART_SITE];
+}
 
 /* Held once. NULL without memory. Any thread. */
 struct site_use *site_use_new(struct worker *worker, struct site *site);

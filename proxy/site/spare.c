@@ -18,7 +18,7 @@
 /* Of the server that has most of them, so that the others keep theirs. */
 static struct server_connection *pop_oldest(struct worker *worker)
 {
-	const struct site *site = worker->use->site;
+	const struct site *site = site_part(worker)->use->site;
 	struct server_state *chosen = NULL;
 	uint32_t most = 0;
 
@@ -45,21 +45,12 @@ static bool close_idle(struct worker *worker)
 	return true;
 }
 
-/* One that was closed, and whose server has not taken all yet. */
-static bool discard_parting(struct worker *worker)
-{
-	if (!worker->fleet.partings)
-		return false;
-	worker->fleet.discard_parting(worker);
-	return true;
-}
-
 bool spare_own(struct worker *worker)
 {
 	struct node_spare *spare = &worker->node->spare;
 	uint64_t now_ms = worker_now_ms(worker);
 
-	if (!close_idle(worker) && !discard_parting(worker))
+	if (!close_idle(worker) && !worker_give_up(worker))
 		return false;
 	worker_count(worker, STATS_SPARED);
 	/* Both relaxed: who reads the first by an answer has the order from that. */

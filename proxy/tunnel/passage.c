@@ -12,10 +12,8 @@
 #include "exchange/exchange.h"
 #include "exchange/hop.h"
 #include "exchange/report.h"
-#include "tunnel/kept_request.h"
+#include "exchange/kept_request.h"
 #include "ownership/parting.h"
-#include "tunnel/passage_reset.h"
-#include "exchange/switched.h"
 #include "gate/kept_receipt.h"
 #include "listen/listener.h"
 #include "upstream/server.h"
@@ -122,7 +120,7 @@ static void give_account(struct passage *p)
 
 static void delist(struct passage *p)
 {
-	CHAIN_REMOVE(p->worker->passages, p, prev, next);
+	CHAIN_REMOVE(tunnel_part(p->worker)->passages, p, prev, next);
 }
 
 void passage_end(struct passage *p, const char *why)
@@ -137,20 +135,20 @@ void passage_end(struct passage *p, const char *why)
 	parting_close(&p->server, p->worker, &p->owner);
 	wait_end(&p->wait);
 	if (p->socket)
-		p->worker->switched->end(p);
+		tunnel_part(p->worker)->calls->end(p);
 	clear_way(&p->up);
 	clear_way(&p->down);
 	leave_servers(p);
 	leave_queue(p);
 	if (p->owner.session)
-		owner_end(p->worker->node->owners, &p->owner);
+		owner_end(node_owners(p->worker->node), &p->owner);
 	give_account(p);
 	delist(p);
 	listener_client_gone(p->account.listener);
 	if (p->account.server_use)
 		site_use_release(p->account.server_use);
 	site_use_release(p->account.use);
-	p->worker->exchange_count--;
+	exchange_part(p->worker)->count--;
 	if (!p->awaits_message)
 		free_later(p);
 }
@@ -165,7 +163,55 @@ void passage_abort(struct passage *p, const char *why)
 bool passage_may_send(const struct passage *p)
 {
 	return !p->owner.session || p->owner.node ||
-	       owner_is_valid(p->worker->node->owners, &p->owner);
+	       owner_is_valid(node_owners(p->worker->node), &p->owner);
+}
+
+/* ---- a reset --------------------------------------------------------------------------------
+ * A reset of one side of a tunnel reaches the other as a reset, so that what was cut off does not
+ * look complete (RFC 9293 section 3.5.3). A close by reset throws away what the other side has not
+ * taken yet: it waits for that, and looks from time to time, as no system reports it.
+ *
+ *   reset --begin_reset--> bytes are on their way --taken, no progress, gone--> reset, ended
+ *                                     `-- looks: by the clock, and at its events
+ */
+
+/* Between two looks; and how many of them in a row may find no progress: 10 s. */
+#define RESET_LOOK_MS    50
+#define RESET_IDLE_LOOKS 200
+
+static bool is_reset_due(const struct passage *p, uint64_t taken)
+{
+	return taken == p->resets->sent || p->idle_looks >= RESET_IDLE_LOOKS ||
+	       stream_is_cut(p->resets);
+}
+
+/* Has it been taken? `is_due`: its deadline has passed. May end the passage. */
+static void look_at_reset(struct passage *p, bool is_due)
+{
+	uint64_t taken = stream_taken(p->resets), now_ms = worker_now_ms(p->worker);
+
+	if (is_due)
+		p->idle_looks = taken == p->wait.progress ? p->idle_looks + 1 : 0;
+	if (is_reset_due(p, taken)) {
+		stream_reset_at_close(p->resets);
+		stream_close(p->resets);
+		passage_end(p, p->outcome);
+		return;
+	}
+	if (!is_due && p->wait.deadline.at_ms <= now_ms + RESET_LOOK_MS)
+		return;
+	wait_none(&p->wait);
+	wait_for(&p->wait, WAIT_TUNNEL, taken, now_ms + RESET_LOOK_MS, now_ms);
+}
+
+/* Nothing more passes: `to`, a side of the passage, is reset, at once or when it has taken what was
+ * written to it. `why` as for passage_end. May end the passage. */
+static void begin_reset(struct passage *p, struct stream *to, const char *why)
+{
+	if (!p->outcome)
+		p->outcome = why;
+	p->resets = to;
+	look_at_reset(p, false);
 }
 
 /* ---- its bytes ------------------------------------------------------------------------------- */
@@ -233,7 +279,7 @@ static void end_bytes(struct passage *p, const char *why)
 	if (p->client.failed == p->server.failed)
 		passage_end(p, why);
 	else
-		passage_reset(p, p->client.failed ? &p->server : &p->client, why);
+		begin_reset(p, p->client.failed ? &p->server : &p->client, why);
 }
 
 static void run_bytes(struct passage *p)
@@ -260,9 +306,9 @@ static void run_bytes(struct passage *p)
 void passage_run(struct passage *p)
 {
 	if (p->socket)
-		p->worker->switched->run(p);
+		tunnel_part(p->worker)->calls->run(p);
 	else if (p->resets)
-		passage_reset_look(p, false);
+		look_at_reset(p, false);
 	else
 		run_bytes(p);
 }
@@ -290,7 +336,7 @@ static void on_client(struct stream *stream)
 	if (p->socket)
 		passage_end(p, "client gone");
 	else
-		passage_reset(p, &p->server, "client gone");
+		begin_reset(p, &p->server, "client gone");
 }
 
 static void on_server(struct stream *stream)
@@ -303,9 +349,9 @@ static void on_deadline(struct deadline *deadline)
 	struct passage *p = CONTAINER_OF(deadline, struct passage, wait.deadline);
 
 	if (p->socket)
-		p->worker->switched->timeout(p);
+		tunnel_part(p->worker)->calls->timeout(p);
 	else if (p->resets)
-		passage_reset_look(p, true);
+		look_at_reset(p, true);
 	else
 		passage_end(p, "tunnel idle");
 }
@@ -323,7 +369,7 @@ static void on_ticket(struct message *message)
 	} else if (verdict == QUEUE_ABORTED) {
 		passage_abort(p, "session aborted");
 	} else if (verdict == QUEUE_ENDING && p->socket) {
-		p->worker->switched->session_ends(p);
+		tunnel_part(p->worker)->calls->session_ends(p);
 		if (!p->has_ended)
 			passage_run(p);
 	}
@@ -437,7 +483,7 @@ static void session_is_over(struct passage *p)
 		passage_abort(p, "session over");
 		return;
 	}
-	p->worker->switched->session_is_over(p);
+	tunnel_part(p->worker)->calls->session_is_over(p);
 	if (!p->has_ended)
 		passage_run(p);
 }
@@ -464,8 +510,8 @@ static void on_owner_moves(struct owner_use *use)
 		passage_abort(p, "session moves");
 	} else if (!passage_may_send(p)) {
 		on_owner_lapsed(use);
-	} else if (!owners_are_replaced(p->worker->node->owners)) {
-		p->worker->switched->session_ends(p);
+	} else if (!owners_are_replaced(node_owners(p->worker->node))) {
+		tunnel_part(p->worker)->calls->session_ends(p);
 		if (!p->has_ended)
 			passage_run(p);
 	}
@@ -509,8 +555,8 @@ static bool take_client(struct passage *p, struct exchange *x)
 
 static void enlist(struct passage *p)
 {
-	CHAIN_PUSH(p->worker->passages, p, prev, next);
-	p->worker->exchange_count++;
+	CHAIN_PUSH(tunnel_part(p->worker)->passages, p, prev, next);
+	exchange_part(p->worker)->count++;
 }
 
 /* Both look in this turn: what came before is not told again. */
@@ -532,7 +578,8 @@ bool passage_begin(struct exchange *x, bool switches)
 	take_ticket(p, x);
 	take_owner(p, x);
 	bool has_server = take_server(p, x);
-	if (take_client(p, x) && has_server && (!switches || p->worker->switched->begin(x, p)))
+	if (take_client(p, x) && has_server &&
+		(!switches || tunnel_part(p->worker)->calls->begin(x, p)))
 		begin(p);
 	else
 		passage_end(p, "no memory");

@@ -11,7 +11,7 @@
  *
  * Each way continues until its own end was read and passed on. If a sink is gone, bytes that its
  * peer sent before still pass in the other direction. A reset is passed on as a reset
- * (passage_reset.h).
+ * (passage.c).
  *
  * A socket whose messages are read (websocket/) takes it over with its beginning: then what comes
  * and when it ends is the socket's affair.
@@ -26,13 +26,13 @@
 #include "net/stream.h"
 #include "queue/queue.h"
 #include "worker/wait.h"
+#include "worker/worker.h"
 
 struct access_kept;
 struct exchange;
 struct kept_receipt;
 struct kept_request;
 struct listener;
-struct websocket;
 
 /* One direction. */
 struct passage_way {
@@ -78,7 +78,7 @@ struct passage {
 	struct passage_memory memory;
 	struct wait wait; /* WAIT_TUNNEL */
 	const char *outcome;
-	struct websocket *socket;     /* what has taken it over; NULL: nothing */
+	void *socket; /* what reads it, of the room that has `calls`; NULL: nothing */
 	struct kept_request *request; /* of a socket; else NULL */
 	struct passage_messages messages;
 	struct passage_account account;
@@ -92,9 +92,34 @@ struct passage {
 	struct ticket ticket;
 };
 
+/* The operations of a protocol on a passage that it reads, in place of bytes that pass: a room
+ * above implements them (websocket/), and its part of the worker sets them. */
+struct passage_calls {
+	/* The exchange in TUNNEL has become the passage, which has its connections; its 101 is
+	 * composed and not yet sent. Sets passage->socket. False: no memory. */
+	bool (*begin)(const struct exchange *exchange, struct passage *passage);
+	/* One of its sides can be read or written. May end it. */
+	void (*run)(struct passage *passage);
+	/* Its deadline has passed. May end it. */
+	void (*timeout)(struct passage *passage);
+	/* Its session drains or closes: it ends as soon as what is under way was passed on. */
+	void (*session_ends)(struct passage *passage);
+	/* Its session is not this node's any more: nothing of it reaches its server from now on.
+	 * May be called again. May end it. */
+	void (*session_is_over)(struct passage *passage);
+	/* It ends, and `socket` is of no use any more. Its sides are gone already. */
+	void (*end)(struct passage *passage);
+	/* Visits the messages under way on this worker. */
+	void (*each_message)(const struct worker *worker,
+		void (*visit)(const struct exchange *message, const struct passage *passage));
+	/* The same of those that are requests of their own, whatever became of their sockets. */
+	void (*each_request)(
+		const struct worker *worker, void (*visit)(const struct exchange *message));
+};
+
 /* Takes over what an exchange in TUNNEL has, whose 101 is composed and whose ticket is detached:
  * its connections (or that of its client only), its place in its session, its account. The exchange
- * has ended then. `switches`: what has read the handshake continues with it (exchange/switched.h),
+ * has ended then. `switches`: what has read the handshake continues with it (struct passage_calls),
  * else its bytes pass as they are. False, and nothing was done: no memory. */
 bool passage_begin(struct exchange *exchange, bool switches);
 
@@ -114,7 +139,7 @@ bool passage_may_send(const struct passage *passage);
 
 /* ---- of a socket ----------------------------------------------------------------------------- */
 
-/* switched->timeout is called at this time; a loop that was held up gives no more of it where it is
+/* calls->timeout is called at this time; a loop that was held up gives no more of it where it is
  * ours and not a peer's (loop/deadline.h). */
 void passage_await(struct passage *passage, uint64_t at_ms, bool is_ours);
 
@@ -123,5 +148,16 @@ void passage_count(const struct passage *passage, unsigned slot, uint64_t count)
 
 /* Its server has failed it. */
 void passage_count_failure(const struct passage *passage);
+
+/* A worker's memory of what its exchanges have become. */
+struct tunnel_part {
+	struct passage *passages;
+	const struct passage_calls *calls; /* of sockets; NULL: nothing is read */
+};
+
+static inline struct tunnel_part *tunnel_part(const struct worker *worker)
+{
+	return worker->memory[PART_TUNNEL];
+}
 
 #endif

@@ -32,8 +32,8 @@ void server_send_later(struct server_connection *connection)
 		return;
 	connection->unsent = true;
 	connection->next_unsent = NULL;
-	*worker->unsent_end = connection;
-	worker->unsent_end = &connection->next_unsent;
+	*upstream_part(worker)->unsent_end = connection;
+	upstream_part(worker)->unsent_end = &connection->next_unsent;
 }
 
 bool server_sends_later(const struct server_connection *connection)
@@ -43,11 +43,11 @@ bool server_sends_later(const struct server_connection *connection)
 
 void server_send_all(struct worker *worker)
 {
-	while (worker->unsent) {
-		struct server_connection *connection = worker->unsent;
-		worker->unsent = connection->next_unsent;
-		if (!worker->unsent)
-			worker->unsent_end = &worker->unsent;
+	while (upstream_part(worker)->unsent) {
+		struct server_connection *connection = upstream_part(worker)->unsent;
+		upstream_part(worker)->unsent = connection->next_unsent;
+		if (!upstream_part(worker)->unsent)
+			upstream_part(worker)->unsent_end = &upstream_part(worker)->unsent;
 		connection->unsent = false;
 		/* Else it was cut meanwhile. */
 		if (connection->state == SERVER_CONNECTION_BUSY)

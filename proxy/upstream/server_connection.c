@@ -52,7 +52,7 @@ static int greet(struct server_connection *connection)
 		connection->greeting = greeting_begin(&connection->stream);
 		return connection->greeting ? EINPROGRESS : ENOMEM;
 	}
-	switch (greeting_run(connection->greeting, &connection->stream, worker->fleet.secret)) {
+	switch (greeting_run(connection->greeting, &connection->stream, worker->fleet_secret)) {
 	case GREETING_GOES_ON:
 		return EINPROGRESS;
 	case GREETING_DONE:
@@ -201,7 +201,7 @@ struct server_state *server_state_of(const struct server_connection *connection)
 static struct server_connection *connection_new(
 	struct worker *worker, struct server *server, struct server_user user)
 {
-	const struct server_calls *protocol = worker->server_calls;
+	const struct server_calls *protocol = upstream_part(worker)->calls;
 	struct server_connection *connection = calloc(1, protocol->bytes);
 
 	if (!connection)

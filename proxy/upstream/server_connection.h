@@ -14,12 +14,14 @@
 #include <stdint.h>
 
 #include "net/stream.h"
+#include "worker/worker.h"
 
+struct connection_waiter;
 struct exchange;
 struct server;
+struct server_calls;
 struct server_connection;
 struct server_state;
-struct worker;
 
 /* The events of a connection for its exchange. */
 struct server_events {
@@ -54,6 +56,19 @@ struct passed_connection {
 	unsigned slot;       /* and id, of its address */
 	uint32_t address_id; /* upstream/server_addresses.h */
 };
+
+/* A worker's memory of its connections to servers. */
+struct upstream_part {
+	const struct server_calls *calls;               /* their protocol: upstream/server.h */
+	struct server_connection *unsent, **unsent_end; /* with requests to write */
+	struct server_connection *_Atomic taken;        /* idle ones, by others: close them */
+	struct connection_waiter *_Atomic woken;        /* last first */
+};
+
+static inline struct upstream_part *upstream_part(const struct worker *worker)
+{
+	return worker->memory[PART_UPSTREAM];
+}
 
 /* An idle one, or a new one that is connecting; to the address whose turn it is; for `user`. NULL:
  * none, and `*why` and `*fault` have the reason. `fresh`: not from the pool. */

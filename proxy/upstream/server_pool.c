@@ -154,10 +154,10 @@ static void wake(struct connection_waiter *waiter)
 {
 	struct worker *worker = waiter->worker;
 
-	waiter->next = atomic_load_explicit(&worker->inbox.woken, memory_order_relaxed);
+	waiter->next = atomic_load_explicit(&upstream_part(worker)->woken, memory_order_relaxed);
 	/* release: pairs with the acquire in pool_run */
-	while (!atomic_compare_exchange_weak_explicit(&worker->inbox.woken, &waiter->next, waiter,
-		memory_order_release, memory_order_relaxed))
+	while (!atomic_compare_exchange_weak_explicit(&upstream_part(worker)->woken, &waiter->next,
+		waiter, memory_order_release, memory_order_relaxed))
 		;
 	worker_command(worker, WORKER_CONNECTIONS);
 }
@@ -349,10 +349,11 @@ static void dismiss(struct server_connection *connection)
 {
 	struct worker *worker = connection->worker;
 
-	connection->next = atomic_load_explicit(&worker->inbox.taken, memory_order_relaxed);
+	connection->next =
+		atomic_load_explicit(&upstream_part(worker)->taken, memory_order_relaxed);
 	/* release: pairs with the acquire in pool_run */
-	while (!atomic_compare_exchange_weak_explicit(&worker->inbox.taken, &connection->next,
-		connection, memory_order_release, memory_order_relaxed))
+	while (!atomic_compare_exchange_weak_explicit(&upstream_part(worker)->taken,
+		&connection->next, connection, memory_order_release, memory_order_relaxed))
 		;
 	worker_command(worker, WORKER_CONNECTIONS);
 }
@@ -669,7 +670,7 @@ static void close_taken(struct worker *worker)
 {
 	/* acquire: pairs with the release in dismiss */
 	struct server_connection *connection =
-		atomic_exchange_explicit(&worker->inbox.taken, NULL, memory_order_acquire);
+		atomic_exchange_explicit(&upstream_part(worker)->taken, NULL, memory_order_acquire);
 
 	while (connection) {
 		struct server_connection *next = connection->next;
@@ -685,7 +686,7 @@ static struct connection_waiter *woken_in_order(struct worker *worker)
 {
 	/* acquire: pairs with the release in wake_one */
 	struct connection_waiter *last =
-		atomic_exchange_explicit(&worker->inbox.woken, NULL, memory_order_acquire);
+		atomic_exchange_explicit(&upstream_part(worker)->woken, NULL, memory_order_acquire);
 	struct connection_waiter *first = NULL;
 
 	while (last) {

@@ -20,21 +20,22 @@ static uint64_t draw_ids(void)
 }
 
 /* On the main thread, as for the other workers. */
-static bool make(struct worker *worker, struct site *site)
+static bool make(struct worker *worker, void *site)
 {
 	struct node *node = worker->node;
 
 	(void)site;
 	while (node->socket_ids == 0)
 		node->socket_ids = draw_ids();
-	worker->switched = &websocket_calls;
-	worker->websockets = websockets_new();
-	if (worker->websockets && !node->publishing)
-		node->publishing = publishing_new(node);
-	if (!worker->websockets || !node->publishing)
+	exchange_part(worker)->switched = &websocket_calls;
+	tunnel_part(worker)->calls = &websocket_passage_calls;
+	worker->memory[PART_WEBSOCKETS] = websockets_new();
+	if (websockets_of(worker) && !node_publishing(node))
+		node->shared[NODE_PUBLISHING] = publishing_new(node);
+	if (!websockets_of(worker) || !node_publishing(node))
 		return false;
-	worker->websockets->line = publishing_enter(node->publishing, worker);
-	worker->websockets->channels = publish_line_view(worker->websockets->line);
+	websockets_of(worker)->line = publishing_enter(node_publishing(node), worker);
+	websockets_of(worker)->channels = publish_line_view(websockets_of(worker)->line);
 	return true;
 }
 
@@ -53,7 +54,7 @@ static void drained(struct socket_walk *walk)
 
 static void command(struct worker *worker, unsigned commands)
 {
-	struct websockets *all = worker->websockets;
+	struct websockets *all = websockets_of(worker);
 
 	if (commands & WORKER_HAND_OVER)
 		all->is_handed_over = true;
@@ -67,34 +68,35 @@ static void command(struct worker *worker, unsigned commands)
 /* Servers are to learn of the end of each socket, unless there is no time for it. */
 static bool is_done(const struct worker *worker)
 {
-	return worker->stopping || !worker->websockets->gateways;
+	return worker->stopping || !websockets_of(worker)->gateways;
 }
 
 static void end_all(struct worker *worker)
 {
-	while (worker->websockets->gateways)
-		gateway_abort(worker->websockets->gateways, "shutdown");
+	while (websockets_of(worker)->gateways)
+		gateway_abort(websockets_of(worker)->gateways, "shutdown");
 }
 
 /* The key may be another one. */
 static void take_site(struct worker *worker)
 {
-	worker->websockets->signature.bytes = 0;
+	websockets_of(worker)->signature.bytes = 0;
 }
 
 static void end_turn(struct worker *worker)
 {
 	walk_end_turn(worker);
-	publish_line_end_turn(worker->websockets->line);
+	publish_line_end_turn(websockets_of(worker)->line);
 }
 
 static void free_all(struct worker *worker)
 {
 	struct node *node = worker->node;
 
-	if (worker->websockets && worker->websockets->line && publishing_leave(node->publishing))
-		node->publishing = NULL;
-	websockets_free(worker->websockets);
+	if (websockets_of(worker) && websockets_of(worker)->line &&
+		publishing_leave(node_publishing(node)))
+		node->shared[NODE_PUBLISHING] = NULL;
+	websockets_free(websockets_of(worker));
 }
 
 const struct worker_part websockets_part = {

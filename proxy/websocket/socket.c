@@ -90,7 +90,7 @@ static struct websocket *socket_new(struct passage *passage)
 	if (!socket)
 		return NULL;
 	socket->worker = passage->worker;
-	socket->all = passage->worker->websockets;
+	socket->all = websockets_of(passage->worker);
 	socket->client = (struct client){
 		.calls = &message_client_calls,
 		.listener = account->listener,
@@ -201,7 +201,7 @@ static void close_handshake(struct exchange *x)
 static void each_message(const struct worker *worker,
 	void (*visit)(const struct exchange *message, const struct passage *passage))
 {
-	for (const struct websocket *socket = worker->websockets->first; socket;
+	for (const struct websocket *socket = websockets_of(worker)->first; socket;
 		socket = socket->links.next) {
 		for (const struct exchange *x = socket->client.first; x; x = x->next)
 			visit(x, socket->passage);
@@ -210,7 +210,7 @@ static void each_message(const struct worker *worker,
 
 static void each_request(const struct worker *worker, void (*visit)(const struct exchange *message))
 {
-	for (const struct gateway *gateway = worker->websockets->gateways; gateway;
+	for (const struct gateway *gateway = websockets_of(worker)->gateways; gateway;
 		gateway = gateway->next) {
 		for (const struct exchange *x = gateway->client.first; x; x = x->next)
 			visit(x);
@@ -228,12 +228,6 @@ static void answered(struct exchange *x)
 const struct switched_calls websocket_calls = {
 	.judge = judge,
 	.agree = agree,
-	.begin = begin,
-	.run = run,
-	.timeout = timeout,
-	.session_ends = session_ends,
-	.session_is_over = session_is_over,
-	.end = end,
 	.leave = close_handshake,
 	.screen = gateway_screen,
 	.open = gateway_open,
@@ -243,6 +237,15 @@ const struct switched_calls websocket_calls = {
 	.held = grip_held,
 	.let_go = grip_let_go,
 	.signature = grip_signature,
+};
+
+const struct passage_calls websocket_passage_calls = {
+	.begin = begin,
+	.run = run,
+	.timeout = timeout,
+	.session_ends = session_ends,
+	.session_is_over = session_is_over,
+	.end = end,
 	.each_message = each_message,
 	.each_request = each_request,
 };

@@ -9,6 +9,7 @@
 #include "loop/message.h"
 #include "websocket/frames.h"
 #include "websocket/walk.h"
+#include "worker/worker.h"
 
 struct channel_view;
 struct gateway;
@@ -17,7 +18,6 @@ struct publish_line;
 struct send_report;
 struct shared_listener;
 struct websocket;
-struct worker;
 
 struct socket_walks {
 	struct socket_walk *first; /* websocket/walk.h */
@@ -49,6 +49,11 @@ struct websockets {
 	struct grip_signature signature;
 	bool is_handed_over; /* another process serves, and this one ends with its sockets */
 };
+
+static inline struct websockets *websockets_of(const struct worker *worker)
+{
+	return worker->memory[PART_WEBSOCKETS];
+}
 
 /* NULL without memory or randomness. */
 struct websockets *websockets_new(void);

@@ -31,7 +31,7 @@
 #include "base/container.h"
 #include "exchange/client.h"
 #include "exchange/exchange.h"
-#include "tunnel/kept_request.h"
+#include "exchange/kept_request.h"
 #include "tunnel/passage.h"
 #include "channels/channels.h"
 #include "websocket/messages.h"

@@ -60,7 +60,7 @@ static void on_arrival(struct message *message)
 	struct worker *worker = survey->node->workers[survey->worker];
 
 	if (survey->id != 0) {
-		look_up(survey, worker->websockets);
+		look_up(survey, websockets_of(worker));
 		return;
 	}
 	survey->walk = (struct socket_walk){.visit = on_visit, .done = on_walked};

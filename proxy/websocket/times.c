@@ -90,7 +90,7 @@ static uint64_t drain_part_ms(const struct websocket *socket, unsigned part)
 	const struct worker *worker = socket->worker;
 
 	return worker->drain_began_ms +
-	       worker->use->site->conf->shutdown_timeout_ms * part / DRAIN_PARTS;
+	       site_part(worker)->use->site->conf->shutdown_timeout_ms * part / DRAIN_PARTS;
 }
 
 /* From 1001 on clients come back, to others: not all of them at once. One that opens late has what

@@ -45,8 +45,8 @@ static void run(struct message *message)
 
 void walk_begin(struct socket_walk *walk, struct worker *worker)
 {
-	walk->at = worker->websockets->first;
-	put_last(worker->websockets, walk);
+	walk->at = websockets_of(worker)->first;
+	put_last(websockets_of(worker), walk);
 }
 
 void walk_pass_over(struct websockets *all, const struct websocket *socket)
@@ -58,7 +58,7 @@ void walk_pass_over(struct websockets *all, const struct websocket *socket)
 
 void walk_end_turn(struct worker *worker)
 {
-	struct websockets *all = worker->websockets;
+	struct websockets *all = websockets_of(worker);
 
 	if (!all->walks.first || all->walks.is_posted)
 		return;

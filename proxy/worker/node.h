@@ -15,11 +15,7 @@
 #include "spool/store.h"
 
 struct authority;
-struct delay_lines;
-struct listening;
 struct log;
-struct owners;
-struct publishing;
 struct queue;
 struct stats;
 struct throttle_table;
@@ -56,18 +52,26 @@ struct node_unfinished {
 	_Atomic uint64_t bytes, most; /* most: socket_gather_total_bytes, 0: no bound */
 };
 
+/* What rooms above share over all workers; each one's header has its struct and the function that
+ * finds it. NULL: there is none. */
+enum node_shared {
+	NODE_LISTENING,  /* listen/listener.h */
+	NODE_OWNERS,     /* of sessions, ownership/owners.h */
+	NODE_DELAYS,     /* exchange/delay_line.h */
+	NODE_PUBLISHING, /* channels/publish.h */
+	NODE_SHARED,
+};
+
 struct node {
 	struct loop loop; /* the main thread's */
 	struct log *log;
 	struct throttle_table *throttles;
 	atomic_uint store_links; /* workers that are connected to the fleet's store */
 	struct authority *fleet; /* over limits of the fleet; NULL: built without */
-	struct owners *owners;   /* of sessions, ownership/owners.h; NULL: built without a fleet */
 	struct queue *queue;
-	struct delay_lines *delays; /* exchange/delay_line.h */
+	void *shared[NODE_SHARED];
 	struct stats *stats;
 	struct spool_store store; /* of the bodies that are kept for slow clients */
-	struct listening *listening;
 	struct worker **workers;
 	unsigned worker_count;
 	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
@@ -78,11 +82,10 @@ struct node {
 	struct node_sends sends;
 	struct node_unfinished unfinished;
 	uint64_t socket_ids; /* what the ids of this process's WebSockets begin with; never 0 */
-	_Atomic uint64_t sockets;      /* WebSockets whose messages are read, over all workers */
-	atomic_uint clients;           /* open connections, over all workers */
-	atomic_uint running;           /* workers that have not ended */
-	atomic_bool stopping;          /* nothing new begins: lame duck, then the drain */
-	struct publishing *publishing; /* channels/publish.h; NULL: it reads no WebSockets */
+	_Atomic uint64_t sockets; /* WebSockets whose messages are read, over all workers */
+	atomic_uint clients;      /* open connections, over all workers */
+	atomic_uint running;      /* workers that have not ended */
+	atomic_bool stopping;     /* nothing new begins: lame duck, then the drain */
 };
 
 /* Makes every worker look again whether it is done. Any thread. */

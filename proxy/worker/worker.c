@@ -1,6 +1,7 @@
 #include "worker/worker.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,15 @@ void worker_site_taken(struct worker *worker)
 		if ((*part)->take_site)
 			(*part)->take_site(worker);
 	}
+}
+
+bool worker_give_up(struct worker *worker)
+{
+	for (const struct worker_part *const *part = worker->parts; *part; part++) {
+		if ((*part)->give_up && (*part)->give_up(worker))
+			return true;
+	}
+	return false;
 }
 
 static void run_parts(struct worker *worker, unsigned commands)
@@ -90,7 +100,29 @@ static void add_part(struct worker *worker, const struct worker_part *part)
 	worker->turn_ends.run[worker->turn_ends.count++] = part->end_turn;
 }
 
-static bool make_parts(struct worker *worker, struct site *site)
+static void free_memory(struct worker *worker)
+{
+	for (const struct worker_part *const *part = worker->parts; *part; part++) {
+		if ((*part)->bytes > 0)
+			free(worker->memory[(*part)->memory]);
+	}
+	free(worker);
+}
+
+/* That of all parts, before any is made: so one that was not can be freed. */
+static bool allocate_memory(struct worker *worker)
+{
+	for (const struct worker_part *const *part = worker->parts; *part; part++) {
+		if ((*part)->bytes == 0)
+			continue;
+		worker->memory[(*part)->memory] = calloc(1, (*part)->bytes);
+		if (!worker->memory[(*part)->memory])
+			return false;
+	}
+	return true;
+}
+
+static bool make_parts(struct worker *worker, void *site)
 {
 	for (const struct worker_part *const *part = worker->parts; *part; part++) {
 		add_part(worker, *part);
@@ -100,8 +132,8 @@ static bool make_parts(struct worker *worker, struct site *site)
 	return true;
 }
 
-struct worker *worker_new(struct node *node, unsigned index, struct site *site,
-	const struct worker_part *const *parts)
+struct worker *worker_new(
+	struct node *node, unsigned index, void *site, const struct worker_part *const *parts)
 {
 	struct worker *worker = calloc(1, sizeof(*worker));
 	uint64_t seed;
@@ -116,10 +148,10 @@ struct worker *worker_new(struct node *node, unsigned index, struct site *site,
 	char id[WORKER_REQUEST_ID_BYTES + 1];
 	snprintf(id, sizeof(id), "%016llx%012d", (unsigned long long)seed, 0);
 	memcpy(worker->request_id, id, sizeof(worker->request_id));
-	int error = loop_init(&worker->loop);
+	int error = allocate_memory(worker) ? loop_init(&worker->loop) : ENOMEM;
 	if (error != 0) {
 		log_error("worker %u: %s", index, strerror(error));
-		free(worker);
+		free_memory(worker);
 		return NULL;
 	}
 	stream_loop_init(&worker->streams, &worker->loop);
@@ -185,5 +217,5 @@ void worker_free(struct worker *worker)
 	stream_loop_end(&worker->streams);
 	loop_end(&worker->loop);
 	loop_enter(NULL);
-	free(worker);
+	free_memory(worker);
 }

@@ -29,21 +29,7 @@
 
 struct busiest_rows;
 struct conf_secret;
-struct connection_waiter;
-struct site;
-struct site_use;
 struct usage_counts;
-struct downstream;
-struct exchange;
-struct fleet_worker;
-struct listener;
-struct owner_use;
-struct parting;
-struct passage;
-struct server_calls;
-struct server_connection;
-struct switched_calls;
-struct websockets;
 
 /* The requests of the main thread and other workers to a worker; asked twice before it is done is
  * once. */
@@ -74,13 +60,10 @@ enum worker_command {
 /* The part of a worker that other threads write and read. */
 struct worker_inbox {
 	struct message command;
-	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
-	struct site_use *_Atomic next_use;       /* of a site to take */
-	_Atomic uint64_t reloads_seen;           /* daemon.reloads when it last took a site */
-	struct server_connection *_Atomic taken; /* idle ones, by others: close them */
-	struct connection_waiter *_Atomic woken; /* last first */
-	_Atomic uint64_t pings_answered;         /* daemon.manager.pings that it had */
-	_Atomic uint64_t spare_answered;         /* node.spare.questions that it had */
+	atomic_uint commands;            /* asked for, not yet taken; not 0: `command` is posted */
+	_Atomic uint64_t reloads_seen;   /* daemon.reloads when it last took a site */
+	_Atomic uint64_t pings_answered; /* daemon.manager.pings that it had */
+	_Atomic uint64_t spare_answered; /* node.spare.questions that it had */
 };
 
 /* The wall clock's time as last read, and its date. */
@@ -96,16 +79,19 @@ struct worker_turn_ends {
 	unsigned count;
 };
 
-/* Its part in the fleet. */
-struct worker_fleet {
-	struct fleet_worker *own; /* NULL: none */
-	struct loop_stage stage;  /* which must outlive it */
-	struct owner_use *uses;   /* of sessions: ownership/owners.h */
-	struct parting *partings; /* connections: ownership/parting.h */
-	unsigned parting_count;
-	void (*discard_parting)(struct worker *worker); /* the oldest, if there is one */
-	uint64_t confirmed;               /* of nodes that leave: ownership/owner_nodes.h */
-	const struct conf_secret *secret; /* of the site in force; other nodes have it, too */
+/* Memory of the parts of a worker. Each belongs to a room above, whose header has its struct and
+ * the function that finds it; zeroed before the part is made. */
+enum worker_memory {
+	PART_SITE,       /* site/site_use.h */
+	PART_UPSTREAM,   /* upstream/server_connection.h */
+	PART_LISTEN,     /* listen/listener.h */
+	PART_OWNERSHIP,  /* ownership/owner_use.h */
+	PART_EXCHANGE,   /* exchange/exchange.h */
+	PART_TUNNEL,     /* tunnel/passage.h */
+	PART_HTTP1,      /* http1/downstream.h */
+	PART_WEBSOCKETS, /* websocket/sockets.h */
+	PART_FLEET,      /* fleet/question.h */
+	WORKER_PARTS,
 };
 
 struct worker {
@@ -115,24 +101,12 @@ struct worker {
 	struct loop loop;
 	struct stream_loop streams;
 	struct buffer_pool blocks;
-	struct site_use *use; /* of the current site */
+	void *memory[WORKER_PARTS];
 	struct route_scratch *route_scratch;
-	struct listener *listeners;
-	struct downstream *downstreams; /* all client connections */
-	struct passage *passages;       /* what exchanges have become: tunnel/passage.h */
-	uint64_t exchange_count;        /* alive, those whose client left included */
-	struct exchange *orphans; /* their clients have left, their responses are still to come */
-	struct exchange *spare_exchanges;
-	unsigned spare_exchange_count;
-	const struct server_calls
-		*server_calls; /* of its connections to servers: upstream/server.h */
-	struct server_connection *unsent, **unsent_end; /* with requests to write, */
-	struct downstream *unflushed, **unflushed_end;  /* with responses: at the round's end */
-	struct loop_stage write_stage;
-	struct questions questions;            /* of verdicts that come later */
-	const struct switched_calls *switched; /* exchange/switched.h; NULL: nothing is read */
-	struct websockets *websockets;         /* this worker's */
-	struct worker_fleet fleet;
+	struct loop_stage write_stage;          /* of requests and responses, at the round's end */
+	struct questions questions;             /* of verdicts that come later */
+	struct loop_stage fleet_stage;          /* outlives its part in the fleet */
+	const struct conf_secret *fleet_secret; /* of the site in force; other nodes have it, too */
 	const struct worker_part *const *parts;
 	struct worker_turn_ends turn_ends;
 
@@ -155,21 +129,24 @@ struct worker {
  * are called in the order of their list (daemon/worker_parts.c), and freed in the opposite one.
  */
 struct worker_part {
-	bool (*make)(struct worker *worker, struct site *site); /* false: no memory. Main thread */
-	void (*begin)(struct worker *worker);                   /* its thread begins */
-	void (*take_site)(struct worker *worker);               /* worker->use is another one */
+	enum worker_memory memory; /* what it owns, of so many bytes; 0 bytes: nothing */
+	size_t bytes;
+	bool (*make)(struct worker *worker, void *site); /* false: no memory. Main thread */
+	void (*begin)(struct worker *worker);            /* its thread begins */
+	void (*take_site)(struct worker *worker);        /* its site is another one */
 	void (*command)(struct worker *worker, unsigned commands);
 	void (*end_turn)(struct worker *worker);
+	bool (*give_up)(struct worker *worker); /* a descriptor; false: it has none to spare */
 	bool (*is_done)(const struct worker *worker); /* drained: has it nothing left to do? */
 	void (*end)(struct worker *worker);           /* its thread is about to end */
 	void (*free)(struct worker *worker);          /* and has. Main thread */
 	const char *work; /* with is_done: what it has left when it is not, for the log */
 };
 
-/* Makes it, with its loop and wake-up, and its parts (ended by NULL). NULL with a line in the log.
- */
-struct worker *worker_new(struct node *node, unsigned index, struct site *site,
-	const struct worker_part *const *parts);
+/* Makes it, with its loop and wake-up, and its parts (ended by NULL), which begin with this site.
+ * NULL with a line in the log. */
+struct worker *worker_new(
+	struct node *node, unsigned index, void *site, const struct worker_part *const *parts);
 /* Its thread has ended. */
 void worker_free(struct worker *worker);
 
@@ -178,6 +155,10 @@ void *worker_main(void *worker);
 
 /* Its site is another one: its parts look at what that changes. */
 void worker_site_taken(struct worker *worker);
+
+/* Has its parts give up a descriptor of a connection that is not needed any more. False: no part
+ * has one. */
+bool worker_give_up(struct worker *worker);
 
 /* Any thread. */
 void worker_command(struct worker *worker, unsigned commands);

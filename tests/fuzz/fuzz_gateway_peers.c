@@ -57,7 +57,7 @@ struct fuzz {
 
 static struct websocket *socket_now(void)
 {
-	return stage->worker->websockets->first;
+	return websockets_of(stage->worker)->first;
 }
 
 /* ---- the server: what it gets ---------------------------------------------------------------- */
@@ -239,7 +239,7 @@ static void answer_in_part(struct fuzz *f)
 /* The next deadline passes, its message's or its own. */
 static void pass(void)
 {
-	struct gateway *gateway = stage->worker->websockets->gateways;
+	struct gateway *gateway = websockets_of(stage->worker)->gateways;
 	struct websocket *socket = socket_now();
 	struct deadline *deadline = socket ? &socket->passage->wait.deadline : NULL;
 	struct exchange *message = gateway ? gateway->client.first : NULL;
@@ -421,7 +421,7 @@ static void run_to_the_end(struct fuzz *f)
 
 	if (socket_now())
 		socket_finish(socket_now(), CLOSE_NORMAL, SLICE("enough"), "enough");
-	for (unsigned i = 0; i < 60 && stage->worker->websockets->gateways; i++) {
+	for (unsigned i = 0; i < 60 && websockets_of(stage->worker)->gateways; i++) {
 		turn(f);
 		struct request *request = request_asked(f);
 		if (request && request->answered == UNKNOWN) {
@@ -434,13 +434,13 @@ static void run_to_the_end(struct fuzz *f)
 		fuzz_take(&f->client, STAGE_ROOM);
 		pass();
 	}
-	MUST(!socket_now() && !stage->worker->websockets->gateways);
-	while (stage->worker->downstreams)
-		downstream_close(stage->worker->downstreams, "the end");
+	MUST(!socket_now() && !websockets_of(stage->worker)->gateways);
+	while (http1_part(stage->worker)->downstreams)
+		downstream_close(http1_part(stage->worker)->downstreams, "the end");
 	turn(f);
 	fuzz_take(&f->client, STAGE_ROOM);
-	MUST(stage->worker->exchange_count == 0);
-	MUST(stage->worker->websockets->count == 0);
+	MUST(exchange_part(stage->worker)->count == 0);
+	MUST(websockets_of(stage->worker)->count == 0);
 }
 
 static void close_all(struct fuzz *f)
@@ -470,12 +470,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!stage) {
 		stage = stage_begin(&conf);
 		stage->listener.use =
-			stage->worker->use; /* its gateways outlive their connections */
+			site_part(stage->worker)->use; /* its gateways outlive their connections */
 	}
 	memset(&f, 0, sizeof(f));
 	f.input = (struct fuzz_input){data, data + size};
 	open_both(&f);
-	while (f.input.at < f.input.end && stage->worker->websockets->gateways &&
+	while (f.input.at < f.input.end && websockets_of(stage->worker)->gateways &&
 		f.request_count < REQUESTS - 100)
 		step(&f);
 	run_to_the_end(&f);

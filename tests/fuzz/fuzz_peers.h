@@ -135,7 +135,7 @@ static inline void fuzz_ask(struct fuzz_peer *client)
 static inline void fuzz_opened(struct fuzz_peer *client)
 {
 	fuzz_take(client, STAGE_ROOM);
-	MUST(stage->worker->websockets->first && client->got.len > 12);
+	MUST(websockets_of(stage->worker)->first && client->got.len > 12);
 	MUST(memcmp(client->got.text, "HTTP/1.1 101", 12) == 0);
 	client->got.len = 0;
 	client->masks = true;

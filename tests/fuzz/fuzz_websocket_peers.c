@@ -52,7 +52,7 @@ struct fuzz {
 
 static struct websocket *socket_now(void)
 {
-	return stage->worker->websockets->first;
+	return websockets_of(stage->worker)->first;
 }
 
 /* ---- what we do ------------------------------------------------------------------------------ */
@@ -227,13 +227,13 @@ static void run_to_the_end(struct fuzz *f)
 		fuzz_take(&f->server, STAGE_ROOM);
 	}
 	MUST(!socket_now());
-	while (stage->worker->downstreams)
-		downstream_close(stage->worker->downstreams, "the end");
+	while (http1_part(stage->worker)->downstreams)
+		downstream_close(http1_part(stage->worker)->downstreams, "the end");
 	fuzz_turn();
 	fuzz_take(&f->client, STAGE_ROOM);
 	fuzz_take(&f->server, STAGE_ROOM);
-	MUST(stage->worker->exchange_count == 0);
-	MUST(stage->worker->websockets->count == 0);
+	MUST(exchange_part(stage->worker)->count == 0);
+	MUST(websockets_of(stage->worker)->count == 0);
 }
 
 static void close_both(struct fuzz *f)

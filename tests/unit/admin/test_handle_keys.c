@@ -47,14 +47,14 @@ static int begin(void **state)
 	memset(&running, 0, sizeof(running));
 	running.site = &site;
 	running.roster = roster_open(NULL, 0, why, sizeof(why));
-	running.node.delays = delay_lines_new(1);
-	return !running.roster || !running.node.delays;
+	running.node.shared[NODE_DELAYS] = delay_lines_new(1);
+	return !running.roster || !node_delays(&running.node);
 }
 
 static int end(void **state)
 {
 	(void)state;
-	delay_lines_free(running.node.delays);
+	delay_lines_free(node_delays(&running.node));
 	roster_close(running.roster);
 	gate_free(site.gate);
 	throttle_table_close(table);

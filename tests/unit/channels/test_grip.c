@@ -22,7 +22,7 @@ static void begin(const struct stage_conf *conf)
 
 static struct publishing *publishing(void)
 {
-	return o.stage->worker->node->publishing;
+	return node_publishing(o.stage->worker->node);
 }
 
 static uint64_t count_of(enum publish_count count)

@@ -18,7 +18,7 @@ static const struct stage_conf held = {
 
 static uint64_t subscriptions(const struct stage *stage)
 {
-	return channels_subscriptions(stage->worker->websockets->channels->channels);
+	return channels_subscriptions(websockets_of(stage->worker)->channels->channels);
 }
 
 static void expect_no_place(struct stage *stage)
@@ -34,7 +34,7 @@ static void expect_no_place(struct stage *stage)
 /* To whom is subscribed to c. */
 static void deliver(struct stage *stage, const struct grip_http *http)
 {
-	struct channel_view *view = stage->worker->websockets->channels;
+	struct channel_view *view = websockets_of(stage->worker)->channels;
 	bool workers[2] = {false};
 	uint64_t count;
 	struct channel *channel = channel_hold(view->channels, SLICE("c"), &count, workers, 2);

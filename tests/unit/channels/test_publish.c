@@ -90,13 +90,13 @@ static int begin(void **state)
 	memset(&node, 0, sizeof(node));
 	memset(workers, 0, sizeof(workers));
 	node.worker_count = WORKERS;
-	node.publishing = publishing_new(&node);
-	assert_non_null(node.publishing);
+	node.shared[NODE_PUBLISHING] = publishing_new(&node);
+	assert_non_null(node_publishing(&node));
 	for (unsigned i = 0; i < WORKERS; i++) {
 		workers[i].node = &node;
 		workers[i].index = i;
 		assert_int_equal(loop_init(&workers[i].loop), 0);
-		lines[i] = publishing_enter(node.publishing, &workers[i]);
+		lines[i] = publishing_enter(node_publishing(&node), &workers[i]);
 	}
 	deliveries = 0;
 	return 0;
@@ -105,11 +105,11 @@ static int begin(void **state)
 static int end(void **state)
 {
 	(void)state;
-	assert_int_equal(publishing_count(node.publishing, PUBLISH_SUBSCRIPTIONS), 0);
+	assert_int_equal(publishing_count(node_publishing(&node), PUBLISH_SUBSCRIPTIONS), 0);
 	for (unsigned i = 0; i < WORKERS; i++)
 		loop_end(&workers[i].loop);
-	assert_false(publishing_leave(node.publishing));
-	assert_true(publishing_leave(node.publishing));
+	assert_false(publishing_leave(node_publishing(&node)));
+	assert_true(publishing_leave(node_publishing(&node)));
 	assert_int_equal(atomic_load(&node.sends.bytes), 0);
 	return 0;
 }
@@ -144,7 +144,8 @@ static uint64_t publish_all(const struct publish_item *items, size_t count)
 {
 	uint64_t subscriptions;
 
-	assert_int_equal(publish(node.publishing, items, count, &subscriptions), PUBLISH_DONE);
+	assert_int_equal(
+		publish(node_publishing(&node), items, count, &subscriptions), PUBLISH_DONE);
 	return subscriptions;
 }
 
@@ -173,9 +174,9 @@ static void each_subscriber_gets_it_once(void **state)
 	assert_string_equal(b.text, "1 ");
 	assert_string_equal(c.text, "3 ");
 	assert_ptr_equal(a.at, b.at); /* composed once */
-	assert_int_equal(publishing_count(node.publishing, PUBLISH_ITEMS), 3);
-	assert_int_equal(publishing_count(node.publishing, PUBLISH_DELIVERIES), 3);
-	assert_int_equal(publishing_count(node.publishing, PUBLISH_SUBSCRIPTIONS), 3);
+	assert_int_equal(publishing_count(node_publishing(&node), PUBLISH_ITEMS), 3);
+	assert_int_equal(publishing_count(node_publishing(&node), PUBLISH_DELIVERIES), 3);
+	assert_int_equal(publishing_count(node_publishing(&node), PUBLISH_SUBSCRIPTIONS), 3);
 	leave(&a);
 	leave(&b);
 	leave(&c);
@@ -304,16 +305,16 @@ static void too_much_is_refused(void **state)
 	(void)state;
 	listen_to(&a, "x");
 	atomic_store(&node.sends.most, 100); /* one of them has room, two have not */
-	assert_int_equal(publish(node.publishing, items, 2, &subscriptions), PUBLISH_FULL);
+	assert_int_equal(publish(node_publishing(&node), items, 2, &subscriptions), PUBLISH_FULL);
 	assert_int_equal(atomic_load(&node.sends.bytes), 0);
-	assert_int_equal(publishing_count(node.publishing, PUBLISH_ITEMS), 0);
+	assert_int_equal(publishing_count(node_publishing(&node), PUBLISH_ITEMS), 0);
 	atomic_store(&node.sends.most, 0);
 	items[0].action = PUBLISH_NOTHING;
 	for (unsigned i = 0; i < PUBLICATIONS_WAITING; i++)
 		publish_all(&items[1], 1);
-	assert_int_equal(publish(node.publishing, items, 1, &subscriptions), PUBLISH_FULL);
+	assert_int_equal(publish(node_publishing(&node), items, 1, &subscriptions), PUBLISH_FULL);
 	turns(1);
-	assert_int_equal(publish(node.publishing, items, 1, &subscriptions), PUBLISH_DONE);
+	assert_int_equal(publish(node_publishing(&node), items, 1, &subscriptions), PUBLISH_DONE);
 	leave(&a);
 }
 
@@ -331,7 +332,7 @@ static void an_end_in_the_middle(void **state)
 	turn(0);
 	for (size_t i = 0; i < 2 * PUBLISH_STEPS; i++)
 		leave(&many[i]);
-	assert_int_equal(publishing_count(node.publishing, PUBLISH_CHANNELS), 1);
+	assert_int_equal(publishing_count(node_publishing(&node), PUBLISH_CHANNELS), 1);
 }
 
 UNIT_SUITE(test_publish)

@@ -43,8 +43,10 @@
 
 static const char of_table[] = INI(""), of_fleet[] = INI("scope = fleet\n");
 
-static bool make_host(struct worker *worker, struct site *site)
+static bool make_host(struct worker *worker, void *start)
 {
+	const struct site *site = start;
+
 	buffer_pool_init(&worker->blocks, site->conf->buffer_bytes, 4);
 	worker->route_scratch = route_scratch_new();
 	worker->stats = stats_block(worker->node->stats, worker->index);
@@ -57,9 +59,9 @@ static void free_host(struct worker *worker)
 {
 	loop_finish_turn(&worker->loop);
 	questions_end(&worker->questions);
-	while (worker->spare_exchanges) {
-		struct exchange *x = worker->spare_exchanges;
-		worker->spare_exchanges = x->next;
+	while (exchange_part(worker)->spare) {
+		struct exchange *x = exchange_part(worker)->spare;
+		exchange_part(worker)->spare = x->next;
 		free(x);
 	}
 	route_scratch_free(worker->route_scratch);
@@ -68,8 +70,13 @@ static void free_host(struct worker *worker)
 	free(worker->busiest);
 }
 
-static const struct worker_part memory = {.make = make_host, .free = free_host};
-static const struct worker_part *const parts[] = {&memory, &site_use_part, NULL};
+static const struct worker_part memory = {.memory = PART_EXCHANGE,
+	.bytes = sizeof(struct exchange_part),
+	.make = make_host,
+	.free = free_host};
+static const struct worker_part servers = {
+	.memory = PART_UPSTREAM, .bytes = sizeof(struct upstream_part)};
+static const struct worker_part *const parts[] = {&memory, &servers, &site_use_part, NULL};
 
 static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 {
@@ -139,7 +146,7 @@ void world_open(struct world *world, unsigned hosts, int authority, bool is_alon
 	clock_anchor_init(&node->anchor, clock_boot_ns(), clock_wall_ns());
 	open_throttles(world);
 	store_set_bounds(&node->store, 1 << 20, 0);
-	node->delays = delay_lines_new(hosts);
+	node->shared[NODE_DELAYS] = delay_lines_new(hosts);
 	node->queue = queue_create(
 		&(struct queue_config){.callbacks = {.ctx = world, .dispatch = dispatch}});
 	node->worker_count = hosts;
@@ -289,7 +296,7 @@ void world_close(struct world *world)
 	check_accounts(world);
 	for (unsigned i = 0; i < world->host_count; i++) {
 		struct host *host = &world->hosts[i];
-		assert_int_equal(host->worker->exchange_count, 0);
+		assert_int_equal(exchange_part(host->worker)->count, 0);
 		assert_int_equal(host->worker->questions.open, 0);
 		assert_int_equal(host->live, 0);
 		worker_free(host->worker);
@@ -300,7 +307,7 @@ void world_close(struct world *world)
 	conf_release(world->conf);
 	upstream_states_free(world->states);
 	queue_destroy(node->queue);
-	delay_lines_free(node->delays);
+	delay_lines_free(node_delays(node));
 	roster_close(world->roster);
 	stats_free(node->stats);
 	throttle_table_close(node->throttles);

@@ -351,7 +351,7 @@ static void a_client_that_leaves_is_not_waited_for(void **state)
 	peer_leave(peer);
 	assert_int_equal(asking_state(job), EXCHANGE_ENDED);
 	assert_int_equal(question->fate, FAKE_CANCELLED);
-	assert_int_equal(host->worker->exchange_count, 0);
+	assert_int_equal(exchange_part(host->worker)->count, 0);
 	assert_int_equal(host->worker->questions.open, 0);
 	fake_reply(&world.fakes[0], question, FAKE_ADMIT);
 	world_turn(&world);
@@ -431,7 +431,7 @@ static void one_that_is_woken_while_it_asks_asks_again(void **state)
 	asking_reply(job, FAKE_DELAY);
 	world_pass(&world, 52);
 	assert_int_equal(asking_state(job), EXCHANGE_ASKING);
-	delay_freed(world.node.delays, &job->exchange->gate.identity);
+	delay_freed(node_delays(&world.node), &job->exchange->gate.identity);
 	delay_run(host->worker);
 	assert_int_equal(asking_state(job), EXCHANGE_ASKING);
 	asking_reply(job, FAKE_DELAY);

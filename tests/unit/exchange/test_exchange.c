@@ -37,7 +37,7 @@ static void a_new_one_knows_nothing_of_the_last(void **state)
 	assert_ptr_equal(again, x); /* its memory */
 	assert_int_equal(again->state, EXCHANGE_HEAD);
 	assert_ptr_equal(again->client, &stage->other.client);
-	assert_ptr_equal(again->use, stage->worker->use);
+	assert_ptr_equal(again->use, site_part(stage->worker)->use);
 	assert_null(again->route);
 	assert_null(again->connection);
 	assert_null(again->outcome);
@@ -50,7 +50,7 @@ static void a_new_one_knows_nothing_of_the_last(void **state)
 	assert_int_equal(again->gate.verdict.limit_count, 0);
 	assert_int_equal(again->gate.receipt.throttle.count, 0);
 	assert_int_equal(again->dialect, CONF_RATELIMIT_DRAFT_11);
-	assert_int_equal(stage->worker->exchange_count, 1);
+	assert_int_equal(exchange_part(stage->worker)->count, 1);
 	again->client = NULL;
 	exchange_end(again);
 	stage_end(stage);
@@ -60,21 +60,22 @@ static void so_many_are_kept_for_later(void **state)
 {
 	struct stage *stage = stage_begin(&plain);
 	struct exchange *all[300];
-	uint64_t holds = stage->worker->use->count;
+	uint64_t holds = site_part(stage->worker)->use->count;
 
 	(void)state;
 	for (unsigned i = 0; i < 300; i++) {
 		all[i] = exchange_new(stage->worker, &stage->client.client);
 		all[i]->client = NULL;
 	}
-	assert_int_equal(stage->worker->exchange_count, 300);
-	assert_int_equal(stage->worker->use->count, holds + 300);
+	assert_int_equal(exchange_part(stage->worker)->count, 300);
+	assert_int_equal(site_part(stage->worker)->use->count, holds + 300);
 	for (unsigned i = 0; i < 300; i++)
 		exchange_end(all[i]);
-	assert_int_equal(stage->worker->spare_exchange_count, 0); /* not before the turn's end */
+	assert_int_equal(
+		exchange_part(stage->worker)->spare_count, 0); /* not before the turn's end */
 	stage_turn(stage);
-	assert_int_equal(stage->worker->spare_exchange_count, 256);
-	assert_int_equal(stage->worker->use->count, holds);
+	assert_int_equal(exchange_part(stage->worker)->spare_count, 256);
+	assert_int_equal(site_part(stage->worker)->use->count, holds);
 	stage_end(stage);
 }
 
@@ -86,7 +87,7 @@ static void it_ends_once(void **state)
 	(void)state;
 	exchange_end(x);
 	exchange_end(x);
-	assert_int_equal(stage->worker->exchange_count, 0);
+	assert_int_equal(exchange_part(stage->worker)->count, 0);
 	assert_string_equal(stage->client.trace, "read ended ");
 	assert_null(strstr(strchr(lines.text, '\n') + 1, "GET")); /* one line */
 	stage_end(stage);
@@ -148,7 +149,7 @@ static void a_cut_ends_both_sides(void **state)
 	assert_int_equal(x->state, EXCHANGE_ENDED); /* a write, and not followed */
 	assert_string_equal(x->outcome, "why");
 	assert_int_equal(flight_server(stage)->connections, 0);
-	assert_null(stage->worker->orphans);
+	assert_null(exchange_part(stage->worker)->orphans);
 	stage_end(stage);
 }
 

@@ -244,8 +244,8 @@ static struct passage *fill(struct stage *stage)
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	flight_answer(
 		stage, x, "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-	assert_non_null(stage->worker->passages);
-	return stage->worker->passages;
+	assert_non_null(tunnel_part(stage->worker)->passages);
+	return tunnel_part(stage->worker)->passages;
 }
 
 static struct stage *begin_bounded(void)

@@ -72,8 +72,9 @@ static void requests_of_one_round_leave_at_its_end(void **state)
 	assert_string_equal(stage_server_got(stage, 0), "");
 	server_send_all(stage->worker);
 	assert_has(stage_server_got(stage, 0), "GET / HTTP/1.1\r\n");
-	assert_null(stage->worker->unsent);
-	assert_ptr_equal(stage->worker->unsent_end, &stage->worker->unsent);
+	assert_null(upstream_part(stage->worker)->unsent);
+	assert_ptr_equal(
+		upstream_part(stage->worker)->unsent_end, &upstream_part(stage->worker)->unsent);
 	stage_end(stage);
 }
 

@@ -260,7 +260,7 @@ static void without_room_it_is_sent_as_it_comes(void **state)
 /* Runs what was gathered into a connection of its own. */
 static const char *sent(struct stage *stage, struct exchange *x)
 {
-	const struct server_calls *protocol = stage->worker->server_calls;
+	const struct server_calls *protocol = upstream_part(stage->worker)->calls;
 	struct server_connection *connection = calloc(1, protocol->bytes);
 	static char text[8192];
 	struct memory_peer *wire;

@@ -52,7 +52,7 @@ static struct stage *begin_left(void)
 
 	stage->client.client.first = NULL;
 	exchange_client_gone(x);
-	assert_ptr_equal(stage->worker->orphans, x);
+	assert_ptr_equal(exchange_part(stage->worker)->orphans, x);
 	return stage;
 }
 
@@ -62,7 +62,7 @@ static void nor_does_one_whose_client_has_left(void **state)
 
 	(void)state;
 	lapse(stage);
-	assert_null(stage->worker->orphans);
+	assert_null(exchange_part(stage->worker)->orphans);
 	assert_discarded(stage);
 	end(stage);
 }
@@ -79,7 +79,7 @@ static void nor_does_one_that_is_being_answered(void **state)
 	exchange_client_gone(x);
 	assert_int_equal(x->state, EXCHANGE_DRAINING);
 	lapse(stage);
-	assert_null(stage->worker->orphans);
+	assert_null(exchange_part(stage->worker)->orphans);
 	assert_discarded(stage);
 	end(stage);
 }
@@ -90,7 +90,7 @@ static void nor_does_that_outlive_the_news(void **state)
 
 	(void)state;
 	hear_of_another(stage);
-	assert_null(stage->worker->orphans);
+	assert_null(exchange_part(stage->worker)->orphans);
 	assert_discarded(stage);
 	end(stage);
 }
@@ -107,7 +107,7 @@ static void nor_does_a_connection_that_was_closed(void **state)
 	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
 	stage_turn(stage);
 	assert_has(stage_client_got(stage), "HTTP/1.1 504 ");
-	assert_non_null(stage->worker->fleet.partings);
+	assert_non_null(ownership_part(stage->worker)->partings);
 	assert_int_equal(session->users, 1);
 	lapse(stage);
 	assert_discarded(stage);
@@ -126,7 +126,7 @@ static void one_whose_server_has_ended_its_output_arrives(void **state)
 	exchange_drop_connection(x);
 	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
 	stage_turn(stage);
-	assert_non_null(stage->worker->fleet.partings);
+	assert_non_null(ownership_part(stage->worker)->partings);
 	assert_has(stage_server_got(stage, 0), "\r\nSluice-Fence: 5\r\n");
 	end(stage);
 }
@@ -139,10 +139,10 @@ static void one_that_its_server_resets_is_forgotten(void **state)
 
 	(void)state;
 	exchange_drop_connection(x);
-	assert_non_null(stage->worker->fleet.partings);
+	assert_non_null(ownership_part(stage->worker)->partings);
 	memory_peer_reset(stage->servers[0].wire);
 	stage_turn(stage);
-	assert_null(stage->worker->fleet.partings);
+	assert_null(ownership_part(stage->worker)->partings);
 	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
 	end(stage);
 }
@@ -159,7 +159,7 @@ static void one_that_is_answered_early_does_not_go_to_others(void **state)
 	flight_answer(stage, x, DONE);
 	assert_has(stage_client_got(stage), "HTTP/1.1 200 ");
 	assert_int_equal(flight_idle(stage), 0);
-	assert_non_null(stage->worker->fleet.partings);
+	assert_non_null(ownership_part(stage->worker)->partings);
 	assert_int_equal(session->users, 1);
 	lapse(stage);
 	assert_discarded(stage);
@@ -195,7 +195,7 @@ static void one_that_has_arrived_leaves_its_connection_to_others(void **state)
 	assert_has(stage_server_got(stage, 0), "\r\n\r\nab");
 	flight_answer(stage, x, DONE);
 	assert_has(stage_client_got(stage), "HTTP/1.1 200 ");
-	assert_null(stage->worker->fleet.partings);
+	assert_null(ownership_part(stage->worker)->partings);
 	assert_int_equal(flight_idle(stage), 1);
 	end(stage);
 }
@@ -207,10 +207,10 @@ static void one_too_many_is_discarded(void **state)
 	struct exchange *x = begin_held(&stage, GET);
 
 	(void)state;
-	stage->worker->fleet.parting_count = PARTINGS_MOST;
+	ownership_part(stage->worker)->parting_count = PARTINGS_MOST;
 	exchange_drop_connection(x);
-	assert_null(stage->worker->fleet.partings);
-	stage->worker->fleet.parting_count = 0;
+	assert_null(ownership_part(stage->worker)->partings);
+	ownership_part(stage->worker)->parting_count = 0;
 	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
 	end(stage);
 }
@@ -223,7 +223,7 @@ static void one_gives_way_to_what_lacks_a_descriptor(void **state)
 
 	(void)state;
 	exchange_drop_connection(x);
-	assert_non_null(stage->worker->fleet.partings);
+	assert_non_null(ownership_part(stage->worker)->partings);
 	assert_true(spare_own(stage->worker));
 	assert_discarded(stage);
 	assert_false(spare_own(stage->worker));
@@ -240,7 +240,7 @@ static void one_that_was_closed_and_has_arrived_is_forgotten(void **state)
 	(void)state;
 	assert_has(stage_server_got(stage, 0), "\r\nSluice-Fence: 5\r\n");
 	exchange_drop_connection(x);
-	assert_null(stage->worker->fleet.partings);
+	assert_null(ownership_part(stage->worker)->partings);
 	exchange_reply(x, 504, "no answer", HTTP_PROBLEM_NO_RETRY);
 	end(stage);
 }

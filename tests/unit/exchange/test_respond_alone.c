@@ -99,14 +99,14 @@ static enum ending ending(
 	if (*before)
 		flight_answer(stage, x, before);
 	client_close(&stage->client.client, "left");
-	assert_int_equal(x->state != EXCHANGE_ENDED, stage->worker->orphans == x);
+	assert_int_equal(x->state != EXCHANGE_ENDED, exchange_part(stage->worker)->orphans == x);
 	assert_string_equal(x->outcome, "client gone");
 	if (x->state != EXCHANGE_ENDED && *after)
 		stage_server_sends(stage, 0, after);
 	enum ending found = x->state != EXCHANGE_ENDED                  ? GOES_ON
 			    : x->response_progress == RESPONSE_RECEIVED ? FOLLOWED
 									: CUT;
-	assert_int_equal(found == GOES_ON, stage->worker->orphans == x);
+	assert_int_equal(found == GOES_ON, exchange_part(stage->worker)->orphans == x);
 	stage_end(stage);
 	return found;
 }
@@ -204,7 +204,7 @@ static void a_cut_request_holds_its_place_until_its_server_has_done(void **state
 		else
 			exchange_request_cut(x);
 		assert_int_equal(x->state, EXCHANGE_FORWARDING);
-		assert_ptr_equal(stage->worker->orphans, x);
+		assert_ptr_equal(exchange_part(stage->worker)->orphans, x);
 		char bytes[1024];
 		while (memory_peer_receive(stage->servers[0].wire, bytes, sizeof(bytes)) > 0)
 			;

@@ -102,7 +102,7 @@ static void greet(struct stage *stage)
 	const char *hello = strstr(stage_server_got(stage, 0), "hello ");
 
 	known = (struct conf_secret){.at = secret.at, .len = secret.len};
-	stage->worker->fleet.secret = &known;
+	stage->worker->fleet_secret = &known;
 	assert_non_null(hello);
 	memcpy(theirs, hello + strlen("hello "), HOP_NONCE_BYTES - 1);
 	snprintf(head, sizeof(head),
@@ -155,10 +155,10 @@ static void one_that_is_followed_ends_with_the_ownership(void **state)
 	assert_has(stage_server_got(stage, 0), "POST / HTTP/1.1\r\n");
 	stage->client.client.first = NULL;
 	exchange_client_gone(x);
-	assert_ptr_equal(stage->worker->orphans, x);
+	assert_ptr_equal(exchange_part(stage->worker)->orphans, x);
 	owner_session_become(x->owner.use.session, OWNER_SIDE_NOBODY, NULL, 0);
-	owners_look_at_uses(stage->daemon.node.owners, stage->worker);
-	assert_null(stage->worker->orphans);
+	owners_look_at_uses(node_owners(&stage->daemon.node), stage->worker);
+	assert_null(exchange_part(stage->worker)->orphans);
 	end(stage);
 }
 
@@ -346,7 +346,7 @@ static void a_new_one_that_has_no_room_is_answered(void **state)
 	struct stage *stage = begin(&forwards);
 
 	(void)state;
-	owners_set_self(stage->daemon.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 0);
+	owners_set_self(node_owners(&stage->daemon.node), "self", "127.0.0.1:7900", LEASE_MS, 0);
 	stage_ask(stage, GET);
 	const char *got = stage_client_got(stage);
 	assert_has(got, "HTTP/1.1 503 ");

@@ -164,7 +164,7 @@ static struct stage *begin(void)
 	struct stage *stage = stage_begin(&plain);
 
 	finished = ended = 0;
-	stage->worker->server_calls = &lines_of_text;
+	upstream_part(stage->worker)->calls = &lines_of_text;
 	return stage;
 }
 

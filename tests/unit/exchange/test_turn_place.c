@@ -236,9 +236,9 @@ static void one_that_leaves_while_its_turn_comes(void **state)
 	client_close(&stage->other.client, "left");
 	assert_int_equal(x->state, EXCHANGE_ENDED);
 	assert_true(x->turn.awaits_message);
-	assert_int_equal(stage->worker->spare_exchange_count, 0);
+	assert_int_equal(exchange_part(stage->worker)->spare_count, 0);
 	stage_turn(stage);
-	assert_int_equal(stage->worker->spare_exchange_count, 2);
+	assert_int_equal(exchange_part(stage->worker)->spare_count, 2);
 	stage_end(stage);
 }
 

@@ -22,7 +22,8 @@ void fake_store_begin(uint64_t ms)
 	fake_store.conf.totals.callers = 100000;
 	fake_store.site.conf = &fake_store.conf;
 	fake_store.use.site = &fake_store.site;
-	fake_store.worker.use = &fake_store.use;
+	fake_store.sites.use = &fake_store.use;
+	fake_store.worker.memory[PART_SITE] = &fake_store.sites;
 	fake_store.link.state = STORE_READY;
 	fake_store_at(ms);
 }

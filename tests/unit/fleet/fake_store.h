@@ -18,6 +18,7 @@
 struct fake_store {
 	struct worker worker; /* of the configuration below */
 	struct site_use use;
+	struct site_part sites;
 	struct site site;
 	struct conf conf;
 	struct store_link link; /* READY */

@@ -20,7 +20,7 @@ void lease_node_init(struct lease_node *node, size_t hands, struct stats_block *
 	struct worker *worker = calloc(1, sizeof(*worker));
 
 	assert(worker);
-	worker->fleet.own = &node->fleet;
+	worker->memory[PART_FLEET] = &node->fleet;
 	worker->stats = stats;
 	worker->loop.now_known = true;
 	node->fleet.worker = worker;
@@ -154,5 +154,5 @@ struct members *fleet_members(struct authority *authority)
 uint64_t __wrap_worker_throttle_ns(struct worker *worker);
 uint64_t __wrap_worker_throttle_ns(struct worker *worker)
 {
-	return node_of(worker->fleet.own)->now_ns;
+	return node_of(worker_fleet(worker))->now_ns;
 }

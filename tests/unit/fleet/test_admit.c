@@ -67,7 +67,7 @@ static int begin(void **state)
 	world.stats = stats_new(1);
 	fake_store.worker.stats = stats_block(world.stats, 0);
 	fake_store.worker.node = &world.node;
-	fake_store.worker.fleet.own = &world.fleet;
+	fake_store.worker.memory[PART_FLEET] = &world.fleet;
 	world.fleet.worker = &fake_store.worker;
 	leases_init(&world.fleet.leases, &world.fleet, fleet_hands(world.fleet.authority));
 	fake_store.conf.limits = world.limits;

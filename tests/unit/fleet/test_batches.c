@@ -19,6 +19,7 @@
 static struct {
 	struct worker worker;
 	struct site_use use;
+	struct site_part sites;
 	struct site site;
 	struct conf conf;
 	struct stats *stats;
@@ -120,9 +121,10 @@ static int begin(void **state)
 	world.site.conf = &world.conf;
 	world.use.site = &world.site;
 	world.stats = stats_new(1);
-	world.worker.use = &world.use;
+	world.sites.use = &world.use;
+	world.worker.memory[PART_SITE] = &world.sites;
 	world.worker.stats = stats_block(world.stats, 0);
-	world.worker.fleet.own = &world.fleet;
+	world.worker.memory[PART_FLEET] = &world.fleet;
 	members_init(&world.members);
 	world.fleet.worker = &world.worker;
 	world.fleet.calls = &calls;

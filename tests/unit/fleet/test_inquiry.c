@@ -98,7 +98,7 @@ static int begin(void **state)
 	fake_store.conf.fleet = (struct conf_fleet){.store_timeout_ms = 20,
 		.membership_lease_ms = LEASE_MS,
 		.store_down = CONF_STORE_DOWN_LOCAL};
-	fake_store.worker.fleet.own = &world.fleet;
+	fake_store.worker.memory[PART_FLEET] = &world.fleet;
 	members_init(&world.members);
 	members_learn_epoch(&world.members, 3, 0, EPOCH);
 	world.fleet.worker = &fake_store.worker;

@@ -21,6 +21,7 @@ struct fixture {
 	struct conf conf;
 	struct site site;
 	struct site_use use;
+	struct site_part sites;
 	struct worker worker;
 	struct fleet_worker fleet;
 };
@@ -49,7 +50,8 @@ static struct fixture *new_fixture(void)
 	f->conf.limit_count = LIMITS - 1; /* c is of another snapshot */
 	f->site.conf = &f->conf;
 	f->use.site = &f->site;
-	f->worker.use = &f->use;
+	f->sites.use = &f->use;
+	f->worker.memory[PART_SITE] = &f->sites;
 	f->fleet.worker = &f->worker;
 	limit_facts_take_site(&f->fleet.limits, &f->conf);
 	return f;

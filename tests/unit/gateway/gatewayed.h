@@ -79,7 +79,7 @@ static inline void open_with(const struct stage_conf *conf)
 	fake_clock_boot_ns = opened_boot_ns;
 	connected_open(&o.c, conf);
 	o.stage = o.c.stage;
-	o.stage->listener.use = o.stage->worker->use;
+	o.stage->listener.use = site_part(o.stage->worker)->use;
 	opened_worker = o.stage->worker;
 }
 
@@ -102,7 +102,7 @@ static inline void shake_hands(const char *fields, const char *events)
 	answer_with(fields, events);
 	assert_has(connected_got(&o.c), "HTTP/1.1 101 ");
 	o.client.wire = o.c.wire;
-	o.socket = o.stage->worker->websockets->first;
+	o.socket = websockets_of(o.stage->worker)->first;
 	assert_non_null(o.socket);
 	o.socket->all->random = 1;
 	o.passage = o.socket->passage;
@@ -127,18 +127,18 @@ static inline void begin(void)
 static inline void end(void)
 {
 	o.stage->worker->stopping = true; /* no server is informed of anything any more */
-	while (o.stage->worker->downstreams)
-		downstream_close(o.stage->worker->downstreams, "the end");
-	while (o.stage->worker->passages)
-		passage_end(o.stage->worker->passages, "the end");
-	while (o.stage->worker->websockets->gateways)
-		gateway_abort(o.stage->worker->websockets->gateways, "the end");
+	while (http1_part(o.stage->worker)->downstreams)
+		downstream_close(http1_part(o.stage->worker)->downstreams, "the end");
+	while (tunnel_part(o.stage->worker)->passages)
+		passage_end(tunnel_part(o.stage->worker)->passages, "the end");
+	while (websockets_of(o.stage->worker)->gateways)
+		gateway_abort(websockets_of(o.stage->worker)->gateways, "the end");
 	opened_end(&o);
 }
 
 static inline bool gateway_is_left(void)
 {
-	return o.stage->worker->websockets->gateways != NULL;
+	return websockets_of(o.stage->worker)->gateways != NULL;
 }
 
 static inline void say(const char *text)

@@ -268,7 +268,7 @@ static void a_listener_is_shared(void **state)
 
 	(void)state;
 	begin();
-	all = o.stage->worker->websockets;
+	all = websockets_of(o.stage->worker);
 	const struct shared_listener *shared = all->listeners;
 	connected_accept(o.stage, &second, "192.0.2.2");
 	opened_turn(&o);

@@ -13,12 +13,12 @@ static struct ticket others[2];
 
 static struct upstream_state *upstream(void)
 {
-	return o.stage->worker->use->site->upstreams[0]->state;
+	return site_part(o.stage->worker)->use->site->upstreams[0]->state;
 }
 
 static void other_enters(unsigned i)
 {
-	const struct site *site = o.stage->worker->use->site;
+	const struct site *site = site_part(o.stage->worker)->use->site;
 
 	ticket_init(&others[i], 0);
 	queue_enter(o.stage->worker->node->queue, &site->policies[0], upstream()->run_queue,
@@ -33,7 +33,7 @@ static void other_leaves(unsigned i)
 
 static struct gateway *the_gateway(void)
 {
-	return o.stage->worker->websockets->gateways;
+	return websockets_of(o.stage->worker)->gateways;
 }
 
 static struct deadline *deadline_of_first(void)

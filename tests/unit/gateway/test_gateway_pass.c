@@ -216,7 +216,7 @@ static void the_client_leaves(void **state)
 	memory_peer_reset(o.client.wire);
 	opened_turn(&o);
 	opened_turn(&o);
-	assert_null(o.stage->worker->passages);
+	assert_null(tunnel_part(o.stage->worker)->passages);
 	assert_string_equal(request_got(), "DISCONNECT\r\n");
 	answer("");
 	assert_false(gateway_is_left());
@@ -230,7 +230,7 @@ static void the_client_leaves_behind_open(void **state)
 	memory_peer_reset(o.client.wire);
 	opened_turn(&o);
 	opened_turn(&o);
-	assert_null(o.stage->worker->passages);
+	assert_null(tunnel_part(o.stage->worker)->passages);
 	assert_string_equal(request_got(), "DISCONNECT\r\n");
 	answer("");
 	assert_false(gateway_is_left());
@@ -245,7 +245,7 @@ static void it_is_aborted(void **state)
 		o.stage->daemon.node.queue, SESSION_ABORTED, worker_now_ns(o.stage->worker));
 	opened_turn(&o);
 	opened_turn(&o);
-	assert_null(o.stage->worker->passages);
+	assert_null(tunnel_part(o.stage->worker)->passages);
 	end();
 }
 

@@ -275,11 +275,12 @@ static void parted_and_not_passed(void **state)
 	ticket_init(&other, 0);
 	other.unsafe = true;
 	other.message.run = on_other;
-	assert_int_equal(queue_enter(worker->node->queue, &worker->use->site->policies[0],
-				 o.passage->account.upstream->state->run_queue,
-				 (struct session_key){{lead->gate.verdict.session.hi,
-					 lead->gate.verdict.session.lo}},
-				 &other, worker_now_ns(worker)),
+	assert_int_equal(
+		queue_enter(worker->node->queue, &site_part(worker)->use->site->policies[0],
+			o.passage->account.upstream->state->run_queue,
+			(struct session_key){
+				{lead->gate.verdict.session.hi, lead->gate.verdict.session.lo}},
+			&other, worker_now_ns(worker)),
 		QUEUE_WAIT);
 	try_again(2);
 	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\n");

@@ -32,7 +32,7 @@ static void begin_judged(const struct stage_conf *conf)
 	fake_init(&fake, 20);
 	fake.plan = plan;
 	word = FAKE_ADMIT;
-	struct site *site = o.stage->worker->use->site;
+	struct site *site = site_part(o.stage->worker)->use->site;
 	assert_true(gate_use_authority(site->gate, &site->conf->limits[0], &fake.authority));
 	shake_hands("", "OPEN\r\n");
 }

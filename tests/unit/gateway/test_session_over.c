@@ -40,7 +40,7 @@ static void own(void)
 	owners = owners_new(&store, NULL);
 	assert_non_null(owners);
 	owners_set_self(owners, "self", "127.0.0.1:7900", LEASE_MS, 10);
-	o.stage->worker->node->owners = owners;
+	o.stage->worker->node->shared[NODE_OWNERS] = owners;
 	assert_int_equal(owner_begin(owners, o.stage->worker, use, key, 1000, name), OWNER_BEGUN);
 	assert_int_equal(owner_look(owners, use, OWNER_BELIEVE), OWNER_PENDING);
 	owner_cancel(use);
@@ -71,7 +71,7 @@ static void it_is_anothers(void)
 static void free_owners(void)
 {
 	partings_end(o.stage->worker);
-	o.stage->worker->node->owners = NULL;
+	o.stage->worker->node->shared[NODE_OWNERS] = NULL;
 	owners_free(owners);
 }
 
@@ -148,10 +148,10 @@ static void nor_when_its_client_has_left(void **state)
 	memory_peer_reset(o.c.wire);
 	opened_turn(&o);
 	assert_false(opened_is_open(&o));
-	assert_non_null(o.stage->worker->fleet.partings);
+	assert_non_null(ownership_part(o.stage->worker)->partings);
 	o.stage->worker->loop.now_ns += LEASE_MS * CLOCK_NS_PER_MS;
 	owners_look_at_uses(owners, o.stage->worker);
-	assert_null(o.stage->worker->fleet.partings);
+	assert_null(ownership_part(o.stage->worker)->partings);
 	assert_string_equal(opened_to_server(&o), "cut");
 	free_owners();
 	opened_end(&o);

@@ -38,7 +38,7 @@ static inline struct downstream *connected_accept(
 	stage->daemon.listening.descriptors.connections++;
 	downstream_accept(stage->worker, &stage->listener, &export, (const struct sockaddr *)&peer,
 		sizeof(peer));
-	return stage->worker->downstreams;
+	return http1_part(stage->worker)->downstreams;
 }
 
 static inline void connected_open(struct connected *c, const struct stage_conf *conf)
@@ -52,10 +52,10 @@ static inline void connected_open(struct connected *c, const struct stage_conf *
 /* Nothing may be left of it. */
 static inline void connected_end(struct connected *c)
 {
-	while (c->stage->worker->downstreams)
-		downstream_close(c->stage->worker->downstreams, "the end");
-	while (c->stage->worker->passages)
-		passage_end(c->stage->worker->passages, "the end");
+	while (http1_part(c->stage->worker)->downstreams)
+		downstream_close(http1_part(c->stage->worker)->downstreams, "the end");
+	while (tunnel_part(c->stage->worker)->passages)
+		passage_end(tunnel_part(c->stage->worker)->passages, "the end");
 	stage_turn(c->stage);
 	assert_int_equal(c->stage->daemon.node.clients, 0);
 	assert_int_equal(c->stage->listener.connections, 0);
@@ -98,13 +98,13 @@ static inline void connected_drain(struct connected *c)
 {
 	c->stage->worker->draining = true;
 	c->stage->worker->drain_began_ms = worker_now_ms(c->stage->worker);
-	if (c->stage->worker->downstreams)
+	if (http1_part(c->stage->worker)->downstreams)
 		downstream_drain(c->downstream);
 }
 
 static inline bool connected_is_open(const struct connected *c)
 {
-	return c->stage->worker->downstreams != NULL;
+	return http1_part(c->stage->worker)->downstreams != NULL;
 }
 
 static inline unsigned connected_idle(struct connected *c)

@@ -47,7 +47,8 @@ static void several_close_in_any_order(void **state)
 			assert_int_equal(stage->daemon.node.clients, 2 - i);
 			assert_int_equal(stage->listener.connections, 2 - i);
 			unsigned left = 0;
-			for (struct downstream *d = stage->worker->downstreams; d; d = d->next)
+			for (struct downstream *d = http1_part(stage->worker)->downstreams; d;
+				d = d->next)
 				left++;
 			assert_int_equal(left, 2 - i);
 		}
@@ -387,7 +388,7 @@ static uint64_t exchanges_at_close;
 static void close_and_look(struct stream *stream)
 {
 	exchanges_at_close =
-		CONTAINER_OF(stream, struct downstream, stream)->worker->exchange_count;
+		exchange_part(CONTAINER_OF(stream, struct downstream, stream)->worker)->count;
 	memory->close(stream);
 }
 

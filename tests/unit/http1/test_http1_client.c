@@ -142,7 +142,7 @@ static void bytes_of_a_tunnel_pass_both_ways(void **state)
 	stage_server_got(c.stage, 0);
 	connected_answer(&c, 0, SWITCH "down");
 	assert_false(connected_is_open(&c)); /* it continues as a passage */
-	assert_non_null(c.stage->worker->passages);
+	assert_non_null(tunnel_part(c.stage->worker)->passages);
 	assert_int_equal(c.stage->daemon.node.clients, 1);
 	assert_int_equal(c.stage->listener.connections, 1);
 	const char *got = connected_got(&c);
@@ -203,9 +203,9 @@ static void a_tunnel_passes_all_of_a_server_that_has_left(void **state)
 		got += len;
 	assert_int_equal(got, 2 * sizeof(words));
 	/* The client is cut by a reset, when its system has taken what is before it. */
-	for (unsigned i = 0; c.stage->worker->passages && i < 10; i++)
-		stage_pass(c.stage, &c.stage->worker->passages->wait.deadline);
-	assert_null(c.stage->worker->passages);
+	for (unsigned i = 0; tunnel_part(c.stage->worker)->passages && i < 10; i++)
+		stage_pass(c.stage, &tunnel_part(c.stage->worker)->passages->wait.deadline);
+	assert_null(tunnel_part(c.stage->worker)->passages);
 	assert_has(lines.text, "outcome=\"tunnel cut\"");
 	connected_end(&c);
 }

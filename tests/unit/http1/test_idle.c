@@ -21,7 +21,7 @@ struct crowd {
 static void crowd_begin(struct crowd *crowd)
 {
 	*crowd = (struct crowd){.stage = stage_begin(&conf)};
-	crowd->stage->worker->listeners = &crowd->stage->listener;
+	listen_part(crowd->stage->worker)->listeners = &crowd->stage->listener;
 }
 
 static struct downstream *add(struct crowd *crowd, const char *address)
@@ -37,12 +37,12 @@ static struct downstream *add(struct crowd *crowd, const char *address)
 
 static void crowd_end(struct crowd *crowd)
 {
-	while (crowd->stage->worker->downstreams)
-		downstream_close(crowd->stage->worker->downstreams, "the end");
+	while (http1_part(crowd->stage->worker)->downstreams)
+		downstream_close(http1_part(crowd->stage->worker)->downstreams, "the end");
 	stage_turn(crowd->stage);
 	for (unsigned i = 0; i < crowd->count; i++)
 		memory_peer_close(crowd->wires[i]);
-	crowd->stage->worker->listeners = NULL;
+	listen_part(crowd->stage->worker)->listeners = NULL;
 	stage_end(crowd->stage);
 }
 
@@ -192,13 +192,13 @@ static void of_which_bound(void **state)
 	struct worker *worker = crowd.stage->worker;
 	assert_null(idle_find(worker, &other));
 	assert_ptr_equal(idle_find(worker, &crowd.stage->daemon.listening.descriptors), &d->idle);
-	worker->listeners = NULL;
+	listen_part(worker)->listeners = NULL;
 	assert_null(find(&crowd));
-	worker->listeners = &crowd.stage->listener;
+	listen_part(worker)->listeners = &crowd.stage->listener;
 	struct idle_link *link = idle_find(worker, &crowd.stage->bound);
 	assert_ptr_equal(link, &d->idle);
 	idle_close(link);
-	assert_null(worker->downstreams);
+	assert_null(http1_part(worker)->downstreams);
 	assert_null(find(&crowd));
 	crowd_end(&crowd);
 }

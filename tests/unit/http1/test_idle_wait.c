@@ -120,8 +120,8 @@ static void strangers_give_way_to_one_another(void **state)
 		char byte;
 		assert_int_equal(memory_peer_receive(wires[i], &byte, 1) < 0, i < EXTRA);
 	}
-	while (c.stage->worker->downstreams)
-		downstream_close(c.stage->worker->downstreams, "the end");
+	while (http1_part(c.stage->worker)->downstreams)
+		downstream_close(http1_part(c.stage->worker)->downstreams, "the end");
 	assert_int_equal(c.stage->listener.unproven_count, 0);
 	stage_turn(c.stage);
 	for (unsigned i = 1; i < ALL; i++)

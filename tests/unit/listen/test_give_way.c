@@ -85,24 +85,26 @@ static struct listener *add_listener(struct worker *worker, bool closed)
 	deadline_init(&listener->again, base, never);
 	deadline_init(&listener->quiet, base, never);
 	deadline_init(&listener->handshakes.deadline, base, never);
-	listener->next = worker->listeners;
-	worker->listeners = listener;
+	listener->next = listen_part(worker)->listeners;
+	listen_part(worker)->listeners = listener;
 	return listener;
 }
 
 /* Which of the listeners has the connection; it is closed with the bit `closed`. */
 static void begin(unsigned of, unsigned closed)
 {
-	static const struct worker_part *const no_parts[] = {NULL};
+	static const struct worker_part memory = {
+		.memory = PART_LISTEN, .bytes = sizeof(struct listen_part)};
+	static const struct worker_part *const parts[] = {&memory, NULL};
 
 	world = calloc(1, sizeof(*world));
 	assert_non_null(world);
 	world->node.workers = world->workers;
 	world->node.worker_count = 1;
-	world->node.listening = &world->listening;
+	world->node.shared[NODE_LISTENING] = &world->listening;
 	world->node.stats = stats_new(1);
 	assert_non_null(world->node.stats);
-	struct worker *worker = world->workers[0] = worker_new(&world->node, 0, NULL, no_parts);
+	struct worker *worker = world->workers[0] = worker_new(&world->node, 0, NULL, parts);
 	assert_non_null(worker);
 	worker->stats = stats_block(world->node.stats, 0);
 	loop_enter(&worker->loop);
@@ -121,9 +123,9 @@ static unsigned end(void)
 	struct worker *worker = world->workers[0];
 	unsigned left = 0;
 
-	while (worker->listeners) {
-		struct listener *listener = worker->listeners;
-		worker->listeners = listener->next;
+	while (listen_part(worker)->listeners) {
+		struct listener *listener = listen_part(worker)->listeners;
+		listen_part(worker)->listeners = listener->next;
 		deadline_end(&listener->retry);
 		deadline_end(&listener->again);
 		deadline_end(&listener->quiet);

@@ -87,7 +87,7 @@ static void end(struct world *w)
 {
 	w->stage->daemon.listening.bindings = NULL;
 	listeners_close(w->worker);
-	assert_null(w->worker->listeners);
+	assert_null(listen_part(w->worker)->listeners);
 	assert_int_equal(w->bound.connections, 0);
 	assert_int_equal(w->stage->daemon.listening.descriptors.connections, 0);
 	pthread_mutex_destroy(&w->stage->daemon.listening.lock);
@@ -326,7 +326,7 @@ static void a_stop_ends_those_of_a_closed_listener(void **state)
 	listeners_hand_over(w.worker);
 	assert_true(w.listener->closed);
 	listeners_close(w.worker);
-	assert_null(w.worker->listeners);
+	assert_null(listen_part(w.worker)->listeners);
 	memory_peer_close(peer);
 	memory_peer_close(other);
 	end(&w);

@@ -78,7 +78,7 @@ static void begin(struct world *w, const struct stage_conf *conf)
 	w->stage->daemon.listening.bindings = &w->binding;
 	pthread_mutex_init(&w->stage->daemon.listening.lock, NULL);
 	listeners_update(w->worker, protocols);
-	assert_ptr_equal(w->worker->listeners, w->listener);
+	assert_ptr_equal(listen_part(w->worker)->listeners, w->listener);
 	assert_true(w->listener->acceptor.accepting);
 	idles_at = w->listener;
 }
@@ -86,10 +86,11 @@ static void begin(struct world *w, const struct stage_conf *conf)
 static void end(struct world *w)
 {
 	w->stage->daemon.listening.bindings = NULL;
-	while (w->worker->listeners && w->worker->listeners->connections > 0)
-		listener_connection_closed(w->worker->listeners);
+	while (listen_part(w->worker)->listeners &&
+		listen_part(w->worker)->listeners->connections > 0)
+		listener_connection_closed(listen_part(w->worker)->listeners);
 	listeners_close(w->worker);
-	assert_null(w->worker->listeners);
+	assert_null(listen_part(w->worker)->listeners);
 	assert_int_equal(w->binding.holders, 0);
 	assert_int_equal(w->bound.connections, 0);
 	assert_int_equal(w->stage->daemon.listening.descriptors.connections, 0);
@@ -142,7 +143,7 @@ static void a_second_look_opens_none(void **state)
 	const struct conf_listener *before = w.listener->conf;
 	assert_ptr_equal(before, &w.stage->daemon.site->conf->listeners[0]);
 	listeners_update(w.worker, protocols);
-	assert_ptr_equal(w.worker->listeners, w.listener);
+	assert_ptr_equal(listen_part(w.worker)->listeners, w.listener);
 	assert_null(w.listener->next);
 	assert_int_equal(fake.backlog, 33);
 	end(&w);
@@ -163,7 +164,7 @@ static void which_bindings_are_opened(void **state)
 		w.binding.next = &other;
 		listeners_update(w.worker, protocols); /* closed, of no listener, taken already */
 		assert_null(w.listener->next);
-		assert_ptr_equal(w.worker->listeners, w.listener);
+		assert_ptr_equal(listen_part(w.worker)->listeners, w.listener);
 		w.binding.next = NULL;
 		end(&w);
 	}
@@ -430,9 +431,10 @@ static void it_retires_when_nobody_is_on_the_way(void **state)
 	assert_true(look(&w));
 	assert_int_equal(taken, 1);
 	assert_int_equal(fake.closes, 1);
-	assert_ptr_equal(w.worker->listeners, w.listener); /* until its connection has gone */
+	assert_ptr_equal(
+		listen_part(w.worker)->listeners, w.listener); /* until its connection has gone */
 	listener_connection_closed(w.listener);
-	assert_null(w.worker->listeners);
+	assert_null(listen_part(w.worker)->listeners);
 	end(&w);
 }
 
@@ -450,7 +452,7 @@ static void it_waits_for_handshakes_but_not_for_ever(void **state)
 	assert_false(look(&w)); /* it looks at the end of its time, not behind it */
 	assert_int_equal(w.listener->quiet.at_ms, STAGE_START_MS + 4000);
 	stage_pass(w.stage, &w.listener->quiet);
-	assert_null(w.worker->listeners);
+	assert_null(listen_part(w.worker)->listeners);
 	assert_has(lines.text, "is closed although clients have not finished");
 	end(&w);
 }
@@ -465,7 +467,7 @@ static void where_handshakes_cannot_be_seen(void **state)
 	fake.handshakes = HANDSHAKES_UNKNOWN;
 	fake.keeps_nothing_out = true;
 	listeners_retire(w.worker);
-	while (w.worker->listeners) {
+	while (listen_part(w.worker)->listeners) {
 		stage_pass(w.stage, &w.listener->quiet);
 		looks++;
 	}
@@ -500,7 +502,7 @@ static void that_of_systemd_is_closed_at_once(void **state)
 	begin(&w, &plain);
 	strcpy(w.text, "systemd:x");
 	listeners_retire(w.worker);
-	assert_null(w.worker->listeners);
+	assert_null(listen_part(w.worker)->listeners);
 	assert_int_equal(fake.closes, 1);
 	end(&w);
 }
@@ -603,18 +605,18 @@ static void in_a_drain_none_is_opened(void **state)
 	(void)state;
 	begin(&w, &plain);
 	listeners_close(w.worker);
-	assert_null(w.worker->listeners);
+	assert_null(listen_part(w.worker)->listeners);
 	w.sockets[0] = 77;
 	w.listeners[0] = w.listener = calloc(1, sizeof(struct listener));
 	w.worker->draining = true;
 	listeners_update(w.worker, protocols);
-	assert_null(w.worker->listeners);
+	assert_null(listen_part(w.worker)->listeners);
 	w.worker->draining = false;
 	listeners_update(w.worker, protocols);
-	assert_ptr_equal(w.worker->listeners, w.listener);
+	assert_ptr_equal(listen_part(w.worker)->listeners, w.listener);
 	come(&w, 2);
 	listeners_free(w.worker); /* with connections that nobody closed */
-	assert_null(w.worker->listeners);
+	assert_null(listen_part(w.worker)->listeners);
 	w.bound.connections = w.stage->daemon.listening.descriptors.connections = 0;
 	end(&w);
 }

@@ -98,6 +98,7 @@ struct fixture {
 	struct node node;
 	struct worker *worker;
 	struct worker *workers[1];
+	struct ownership_part part;
 };
 
 static unsigned commands;
@@ -122,6 +123,7 @@ static inline int setup(void **state)
 	owners_set_self(f->owners, "self", "127.0.0.1:7900", LEASE_MS, SESSIONS_MOST);
 	now_ns += 10 * CLOCK_NS_PER_S; /* it has begun long ago */
 	f->worker = calloc(1, sizeof(*f->worker));
+	f->worker->memory[PART_OWNERSHIP] = &f->part;
 	assert_int_equal(loop_init(&f->worker->loop), 0);
 	f->workers[0] = f->worker;
 	f->node.workers = f->workers;

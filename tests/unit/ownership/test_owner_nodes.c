@@ -95,10 +95,12 @@ static void all_workers_have_to_say_so(void **state)
 {
 	struct fixture *f = *state;
 	struct worker *other = calloc(1, sizeof(*other));
+	struct ownership_part part = {0};
 	struct worker *workers[2] = {f->worker, other};
 	struct user user;
 
 	assert_int_equal(loop_init(&other->loop), 0);
+	other->memory[PART_OWNERSHIP] = &part;
 	other->inbox.command.run = on_command;
 	other->node = &f->node;
 	f->node.workers = workers;

@@ -205,9 +205,11 @@ static void the_thread_that_has_the_answer_asks_again(void **state)
 	const struct session_key key = {{1, 2}};
 	struct fixture *f = *state;
 	struct worker *late = calloc(1, sizeof(*late));
+	struct ownership_part part = {0};
 	struct user user;
 
 	assert_int_equal(loop_init(&late->loop), 0);
+	late->memory[PART_OWNERSHIP] = &part;
 	late->node = &f->node;
 	own_and_leave(f, &user, 7);
 	assert_int_equal(owner_begin(f->owners, late, &user.use, key, IDLE_MS, name), OWNER_BEGUN);
@@ -529,9 +531,11 @@ static void one_that_waits_no_more_is_in_no_line(void **state)
 	const struct session_key key = {{1, 2}};
 	struct fixture *f = *state;
 	struct worker *gone = calloc(1, sizeof(*gone));
+	struct ownership_part part = {0};
 	struct user first, second, third;
 
 	assert_int_equal(loop_init(&gone->loop), 0);
+	gone->memory[PART_OWNERSHIP] = &part;
 	gone->node = &f->node;
 	begin(f, &first);
 	assert_int_equal(look(f, &first), OWNER_PENDING);

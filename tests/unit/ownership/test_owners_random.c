@@ -102,6 +102,7 @@ static struct fleet_node {
 	struct queue *queue;
 	struct upstream_states *states;
 	struct owners *owners;
+	struct ownership_part part;
 	struct node node;
 	struct worker *worker, *workers[1];
 	bool is_away; /* the store, for it */
@@ -154,9 +155,11 @@ static void begin_node(unsigned i)
 
 	node->queue = queue_create(&config);
 	node->states = upstream_states_new(node->queue, 1);
-	node->owners = owners_new(&store, node->states);
+	node->shared[NODE_OWNERS] = owners_new(&store, node->states);
 	set_lease(i, LEASE_MS);
 	node->worker = calloc(1, sizeof(*node->worker));
+	node->part = (struct ownership_part){0};
+	node->worker->memory[PART_OWNERSHIP] = &node->part;
 	assert_int_equal(loop_init(&node->worker->loop), 0);
 	node->worker->index = i;
 	node->worker->node = &node->node;
@@ -183,7 +186,7 @@ static void end_node(unsigned i)
 	struct fleet_node *node = &nodes[i];
 
 	enter(i);
-	owners_free(node->owners);
+	owners_free(node_owners(node));
 	upstream_states_free(node->states);
 	queue_destroy(node->queue);
 	loop_enter(NULL);
@@ -282,7 +285,7 @@ static void answer(struct call *call, const struct owner_answer *with)
 	struct fleet_node *node = &nodes[call->node];
 
 	enter(call->node);
-	owners_answer(node->owners, node->worker, call->session, call->verb, with);
+	owners_answer(node_owners(node), node->worker, call->session, call->verb, with);
 	finish_turn(call->node);
 }
 

@@ -57,9 +57,10 @@ static void exchanges_end_by_what_they_began_with(void **state)
 
 	(void)state;
 	site_use_post(stage->worker, site_use_new(stage->worker, new));
-	assert_ptr_equal(stage->worker->use->site, old); /* not before its thread takes it */
+	assert_ptr_equal(
+		site_part(stage->worker)->use->site, old); /* not before its thread takes it */
 	stage_turn(stage);
-	assert_ptr_equal(stage->worker->use->site, new);
+	assert_ptr_equal(site_part(stage->worker)->use->site, new);
 	assert_ptr_equal(x->use->site, old);
 	assert_int_equal(holders(old), 2); /* the test's, and the exchange's */
 	flight_answer(stage, x, OK1);
@@ -81,7 +82,7 @@ static void one_that_was_not_taken_is_freed(void **state)
 	site_use_post(stage->worker, site_use_new(stage->worker, second));
 	assert_int_equal(holders(first), 1);
 	stage_turn(stage);
-	assert_ptr_equal(stage->worker->use->site, second);
+	assert_ptr_equal(site_part(stage->worker)->use->site, second);
 	/* And one that is posted when the worker ends. */
 	site_use_post(stage->worker, site_use_new(stage->worker, first));
 	assert_int_equal(holders(first), 2);

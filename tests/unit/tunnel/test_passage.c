@@ -25,8 +25,8 @@ static struct passage *passage_of(struct stage *stage, const char *answer)
 	stage_server_sends(stage, 0, answer);
 	exchange_run(stage->client.client.first);
 	stage_turn(stage);
-	assert_non_null(stage->worker->passages);
-	return stage->worker->passages;
+	assert_non_null(tunnel_part(stage->worker)->passages);
+	return tunnel_part(stage->worker)->passages;
 }
 
 static struct passage *opened(struct stage **stage, const struct stage_conf *conf)
@@ -50,7 +50,7 @@ static void client_sends(struct stage *stage, const char *bytes)
 
 static bool has_ended(const struct stage *stage)
 {
-	return !stage->worker->passages;
+	return !tunnel_part(stage->worker)->passages;
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
@@ -65,7 +65,7 @@ static void it_takes_over_what_the_exchange_had(void **state)
 	assert_string_equal(stage->client.trace, "read-upgrade tunnel leave ");
 	assert_int_equal(flight_server(stage)->in_flight, 0); /* a place is for what ends */
 	assert_int_equal(flight_server(stage)->streams, 1);
-	assert_int_equal(stage->worker->exchange_count, 1);
+	assert_int_equal(exchange_part(stage->worker)->count, 1);
 	assert_int_equal(stage->listener.connections, 1);
 	queue_count(stage->daemon.node.queue, &counts);
 	assert_int_equal(counts.detached, 1); /* it orders nothing any more */

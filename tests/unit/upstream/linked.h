@@ -86,7 +86,7 @@ static inline void linked_begin(struct linked *linked, const struct stage_conf *
 	linked->calls = http1_server_calls;
 	linked->calls.fetch = linked_fetch;
 	for (unsigned i = 0; i < linked->stage->daemon.node.worker_count; i++)
-		linked->stage->workers[i]->server_calls = &linked->calls;
+		upstream_part(linked->stage->workers[i])->calls = &linked->calls;
 	linked_current = linked;
 }
 

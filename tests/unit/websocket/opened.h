@@ -244,7 +244,7 @@ static inline void opened_begin_with(
 	o->client.wire = o->c.wire;
 	o->server.wire = o->stage->servers[0].wire;
 	o->server.masked = true;
-	o->socket = o->stage->worker->websockets->first;
+	o->socket = websockets_of(o->stage->worker)->first;
 	assert_non_null(o->socket);
 	o->socket->all->random = 1;
 	o->passage = o->socket->passage;
@@ -257,7 +257,7 @@ static inline void opened_begin(struct opened *o, const struct stage_conf *conf)
 
 static inline bool opened_is_open(const struct opened *o)
 {
-	return o->stage->worker->websockets->first != NULL;
+	return websockets_of(o->stage->worker)->first != NULL;
 }
 
 static inline void opened_end(struct opened *o)

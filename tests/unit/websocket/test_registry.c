@@ -62,7 +62,7 @@ static void remove_one(unsigned number)
 {
 	if (!sockets[number])
 		return;
-	websockets_remove(worker.websockets, sockets[number]);
+	websockets_remove(websockets_of(&worker), sockets[number]);
 	free(sockets[number]);
 	sockets[number] = NULL;
 }
@@ -75,12 +75,12 @@ static void begin(unsigned count)
 	memset(&seen, 0, sizeof(seen));
 	assert_int_equal(loop_init(&worker.loop), 0);
 	loop_enter(&worker.loop);
-	worker.websockets = websockets_new();
-	assert_non_null(worker.websockets);
+	worker.memory[PART_WEBSOCKETS] = websockets_new();
+	assert_non_null(websockets_of(&worker));
 	for (unsigned i = 0; i < count; i++) {
 		sockets[i] = calloc(1, sizeof(*sockets[i]));
 		assert_non_null(sockets[i]);
-		websockets_add(worker.websockets, sockets[i], 7);
+		websockets_add(websockets_of(&worker), sockets[i], 7);
 	}
 }
 
@@ -88,9 +88,9 @@ static void end(void)
 {
 	for (unsigned i = 0; i < SOCKETS; i++)
 		remove_one(i);
-	assert_int_equal(worker.websockets->count, 0);
-	assert_null(worker.websockets->first);
-	websockets_free(worker.websockets);
+	assert_int_equal(websockets_of(&worker)->count, 0);
+	assert_null(websockets_of(&worker)->first);
+	websockets_free(websockets_of(&worker));
 	loop_end(&worker.loop);
 	loop_enter(NULL);
 }
@@ -128,13 +128,13 @@ static void one_is_found_by_its_id(void **state)
 	uint64_t first = sockets[0]->id;
 	assert_int_equal(socket_id_worker(first), 7);
 	for (unsigned i = 0; i < SOCKETS; i++)
-		assert_ptr_equal(websockets_find(worker.websockets, first + i), sockets[i]);
+		assert_ptr_equal(websockets_find(websockets_of(&worker), first + i), sockets[i]);
 	for (unsigned i = 0; i < SOCKETS; i += 3)
 		remove_one(i);
 	for (unsigned i = 0; i < SOCKETS; i++)
-		assert_ptr_equal(websockets_find(worker.websockets, first + i), sockets[i]);
-	assert_null(websockets_find(worker.websockets, 0));
-	assert_null(websockets_find(worker.websockets, first + SOCKETS));
+		assert_ptr_equal(websockets_find(websockets_of(&worker), first + i), sockets[i]);
+	assert_null(websockets_find(websockets_of(&worker), 0));
+	assert_null(websockets_find(websockets_of(&worker), first + SOCKETS));
 	end();
 }
 
@@ -218,7 +218,7 @@ static void sockets_end_meanwhile(void **state)
 		walk_begin(&walks[1], &worker);
 		sockets[SOCKETS - 1] = calloc(1, sizeof(struct websocket));
 		assert_non_null(sockets[SOCKETS - 1]);
-		websockets_add(worker.websockets, sockets[SOCKETS - 1], 7);
+		websockets_add(websockets_of(&worker), sockets[SOCKETS - 1], 7);
 		while (seen.ended < 2)
 			turn();
 		for (unsigned i = 0; i < SOCKETS - 1; i++)

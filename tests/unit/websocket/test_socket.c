@@ -334,7 +334,7 @@ static void a_message_is_charged_when_it_leaves(void **state)
 	opened_begin(&o, &busy);
 	struct worker *worker = o.stage->worker;
 	ticket_init(&other, 0);
-	queue_enter(worker->node->queue, &worker->use->site->policies[0],
+	queue_enter(worker->node->queue, &site_part(worker)->use->site->policies[0],
 		o.passage->account.upstream->state->run_queue, (struct session_key){{1, 1}}, &other,
 		worker_now_ns(worker));
 	opened_client(&o, FRAME_TEXT, "first");
@@ -576,7 +576,7 @@ static void a_message_ends_with_its_socket(void **state)
 		memory_peer_reset(o.client.wire);
 		stage_turn(o.stage);
 		assert_false(opened_is_open(&o));
-		assert_int_equal(o.stage->worker->websockets->count, 0);
+		assert_int_equal(websockets_of(o.stage->worker)->count, 0);
 		assert_int_equal(opened_count(&o, STATS_SOCKETS_CLOSED), 1);
 		opened_end(&o); /* nothing is left in the queue, or of exchanges */
 	}

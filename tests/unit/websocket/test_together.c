@@ -222,11 +222,12 @@ static void enter_write(struct ticket *ticket)
 
 	ticket_init(ticket, 0);
 	ticket->unsafe = true;
-	assert_int_equal(queue_enter(worker->node->queue, &worker->use->site->policies[0],
-				 o.passage->account.upstream->state->run_queue,
-				 (struct session_key){{lead->gate.verdict.session.hi,
-					 lead->gate.verdict.session.lo}},
-				 ticket, worker_now_ns(worker)),
+	assert_int_equal(
+		queue_enter(worker->node->queue, &site_part(worker)->use->site->policies[0],
+			o.passage->account.upstream->state->run_queue,
+			(struct session_key){
+				{lead->gate.verdict.session.hi, lead->gate.verdict.session.lo}},
+			ticket, worker_now_ns(worker)),
 		QUEUE_WAIT);
 }
 

@@ -28,15 +28,16 @@ static void note(const char *text)
 	strcat(trace, text);
 }
 
-static bool make_a(struct worker *worker, struct site *site)
+static bool make_a(struct worker *worker, void *site)
 {
-	(void)worker;
+	assert_int_equal(*(uint64_t *)worker->memory[PART_EXCHANGE], 0); /* its own */
+	assert_null(worker->memory[PART_LISTEN]);
 	(void)site;
 	note("ma ");
 	return true;
 }
 
-static bool make_b(struct worker *worker, struct site *site)
+static bool make_b(struct worker *worker, void *site)
 {
 	(void)worker;
 	(void)site;
@@ -115,8 +116,17 @@ static void free_b(struct worker *worker)
 	note("fb ");
 }
 
-static const struct worker_part a = {make_a, begin_a, take_a, command_a, end_turn_a, is_done_a,
-					end_a, free_a, "work"},
+static const struct worker_part a = {.memory = PART_EXCHANGE,
+					.bytes = sizeof(uint64_t),
+					.make = make_a,
+					.begin = begin_a,
+					.take_site = take_a,
+					.command = command_a,
+					.end_turn = end_turn_a,
+					.is_done = is_done_a,
+					.end = end_a,
+					.free = free_a,
+					.work = "work"},
 				b = {.make = make_b,
 					.begin = begin_b,
 					.command = command_b,

@@ -54,7 +54,8 @@ static const struct owner_store store = {ask};
 
 static inline void answer(struct stage *stage, struct owner_answer with)
 {
-	owners_answer(stage->daemon.node.owners, stage->worker, asked.session, asked.verb, &with);
+	owners_answer(
+		node_owners(&stage->daemon.node), stage->worker, asked.session, asked.verb, &with);
 	stage_turn(stage);
 }
 
@@ -76,18 +77,18 @@ static inline struct stage *begin(const struct stage_conf *conf)
 
 	memset(&asked, 0, sizeof(asked));
 	current = NULL;
-	stage->daemon.node.owners = owners_new(&store, stage->daemon.states);
-	assert_non_null(stage->daemon.node.owners);
+	stage->daemon.node.shared[NODE_OWNERS] = owners_new(&store, stage->daemon.states);
+	assert_non_null(node_owners(&stage->daemon.node));
 	current = stage;
-	owners_set_self(stage->daemon.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 100);
+	owners_set_self(node_owners(&stage->daemon.node), "self", "127.0.0.1:7900", LEASE_MS, 100);
 	return stage;
 }
 
 static inline void end(struct stage *stage)
 {
 	stage_forget(stage);
-	owners_free(stage->daemon.node.owners);
-	stage->daemon.node.owners = NULL;
+	owners_free(node_owners(&stage->daemon.node));
+	stage->daemon.node.shared[NODE_OWNERS] = NULL;
 	current = NULL;
 	stage_end(stage);
 }
@@ -95,7 +96,7 @@ static inline void end(struct stage *stage)
 /* The lease ends, and the store does not answer. */
 static inline void lapse(struct stage *stage)
 {
-	struct owners *owners = stage->daemon.node.owners;
+	struct owners *owners = node_owners(&stage->daemon.node);
 
 	asked.is_away = true;
 	stage_at(stage, LEASE_MS);
@@ -108,7 +109,7 @@ static inline void lapse(struct stage *stage)
 /* The store says, when the lease is to be renewed, that another has it. */
 static inline void hear_of_another(struct stage *stage)
 {
-	struct owners *owners = stage->daemon.node.owners;
+	struct owners *owners = node_owners(&stage->daemon.node);
 
 	stage_at(stage, LEASE_MS / 2);
 	owners_sweep(owners, stage->worker);
@@ -124,7 +125,7 @@ static inline void assert_discarded(struct stage *stage)
 	char text[STAGE_ROOM];
 
 	assert_int_equal(memory_peer_receive(stage->servers[0].wire, text, sizeof(text)), -2);
-	assert_null(stage->worker->fleet.partings);
+	assert_null(ownership_part(stage->worker)->partings);
 }
 
 #endif

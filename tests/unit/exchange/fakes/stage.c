@@ -154,6 +154,12 @@ static bool begin_tunnel(struct client *client, struct exchange *exchange)
 	return http1_switch(client, exchange);
 }
 
+static bool become_tunnel(struct client *client, struct exchange *exchange, bool is_read)
+{
+	(void)client;
+	return passage_begin(exchange, is_read);
+}
+
 /* Its wire continues, as the other end of what continues. */
 static void leave(struct client *client, struct client_rest *rest)
 {
@@ -225,6 +231,7 @@ static const struct client_calls client_calls = {
 	.exchange_ended = exchange_ended,
 	.request_read = request_read,
 	.begin_tunnel = begin_tunnel,
+	.become_tunnel = become_tunnel,
 	.leave = leave,
 	.body_here = body_here,
 	.take_body = take_body,
@@ -401,7 +408,7 @@ static void open_daemon(struct stage *stage, const struct conf *conf, unsigned w
 
 	daemon->node.workers = stage->workers;
 	daemon->node.worker_count = workers;
-	daemon->node.listening = &daemon->listening;
+	daemon->node.shared[NODE_LISTENING] = &daemon->listening;
 	daemon->listening.clients_max = 100;
 	clock_anchor_init(&daemon->node.anchor, clock_boot_ns(), clock_wall_ns());
 	assert_int_equal(loop_init(&daemon->node.loop), 0);
@@ -410,7 +417,7 @@ static void open_daemon(struct stage *stage, const struct conf *conf, unsigned w
 		&daemon->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
 	daemon->node.store.files_max = 10;
 	daemon->node.queue = queue_create(&queue);
-	daemon->node.delays = delay_lines_new(workers);
+	daemon->node.shared[NODE_DELAYS] = delay_lines_new(workers);
 	daemon->states = upstream_states_new(daemon->node.queue, workers);
 	daemon->node.stats = stats_new(workers);
 	open_limits(daemon, conf);
@@ -454,7 +461,7 @@ static void check_nothing_is_left(struct stage *stage)
 	struct run_queue_counts places;
 	const struct upstream *upstream = stage->daemon.site->upstreams[0];
 
-	assert_int_equal(stage->worker->exchange_count, 0);
+	assert_int_equal(exchange_part(stage->worker)->count, 0);
 	queue_count(stage->daemon.node.queue, &queue);
 	assert_int_equal(queue.queued, 0);
 	assert_int_equal(queue.in_flight, 0);
@@ -475,8 +482,8 @@ void stage_forget(struct stage *stage)
 	close_client(&stage->asks->client, "next");
 	stage->asks->trace[0] = '\0';
 	lines_clear();
-	while (stage->worker->orphans)
-		exchange_end(stage->worker->orphans);
+	while (exchange_part(stage->worker)->orphans)
+		exchange_end(exchange_part(stage->worker)->orphans);
 	partings_end(stage->worker);
 	for (unsigned i = 0; i < stage->server_count; i++)
 		memory_peer_close(stage->servers[i].wire);
@@ -491,10 +498,10 @@ void stage_end(struct stage *stage)
 
 	end_client(stage, &stage->client);
 	end_client(stage, &stage->other);
-	while (stage->worker->orphans)
-		exchange_end(stage->worker->orphans);
-	while (stage->worker->passages)
-		passage_end(stage->worker->passages, "the end");
+	while (exchange_part(stage->worker)->orphans)
+		exchange_end(exchange_part(stage->worker)->orphans);
+	while (tunnel_part(stage->worker)->passages)
+		passage_end(tunnel_part(stage->worker)->passages, "the end");
 	stage_turn(stage);
 	check_nothing_is_left(stage);
 	while (daemon->node.worker_count > 0)
@@ -505,7 +512,7 @@ void stage_end(struct stage *stage)
 	site_release(daemon->site);
 	upstream_states_free(daemon->states);
 	queue_destroy(daemon->node.queue);
-	delay_lines_free(daemon->node.delays);
+	delay_lines_free(node_delays(&daemon->node));
 	store_end(&daemon->node.store);
 	throttle_table_close(daemon->node.throttles);
 	roster_close(daemon->roster);

@@ -1,4 +1,4 @@
-#include "tunnel/kept_request.h"
+#include "exchange/kept_request.h"
 
 #include <stdalign.h>
 #include <stdlib.h>

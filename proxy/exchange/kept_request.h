@@ -1,7 +1,7 @@
 /* The part of a handshake's request that is kept for its messages, which are charged to its caller
  * and take their places in its session: its head, and what was found in it. */
-#ifndef TUNNEL_KEPT_REQUEST_H
-#define TUNNEL_KEPT_REQUEST_H
+#ifndef EXCHANGE_KEPT_REQUEST_H
+#define EXCHANGE_KEPT_REQUEST_H
 
 #include "exchange/exchange.h"
 
