@@ -59,7 +59,7 @@ STREAM_INSIDE = r'\bstream(?:\.|->)(?:end|transport)\b|(?:\.|->)carried\b'
 FIELDS_MOST, LINES_MOST = 40, 60
 
 # Percent of the references inside a room that may go back up, and how many may in a small room.
-BACK_MOST, BACK_FEW = 10, 2
+BACK_MOST, BACK_FEW = 12, 2
 # Units of one circle inside a room, and the rooms that have larger ones.
 CIRCLE_MOST = 5
 LARGE_CIRCLES = ['throttle', 'queue']

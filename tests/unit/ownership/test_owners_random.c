@@ -155,7 +155,7 @@ static void begin_node(unsigned i)
 
 	node->queue = queue_create(&config);
 	node->states = upstream_states_new(node->queue, 1);
-	node->shared[NODE_OWNERS] = owners_new(&store, node->states);
+	node->owners = owners_new(&store, node->states);
 	set_lease(i, LEASE_MS);
 	node->worker = calloc(1, sizeof(*node->worker));
 	node->part = (struct ownership_part){0};
@@ -186,7 +186,7 @@ static void end_node(unsigned i)
 	struct fleet_node *node = &nodes[i];
 
 	enter(i);
-	owners_free(node_owners(node));
+	owners_free(node->owners);
 	upstream_states_free(node->states);
 	queue_destroy(node->queue);
 	loop_enter(NULL);
@@ -285,7 +285,7 @@ static void answer(struct call *call, const struct owner_answer *with)
 	struct fleet_node *node = &nodes[call->node];
 
 	enter(call->node);
-	owners_answer(node_owners(node), node->worker, call->session, call->verb, with);
+	owners_answer(node->owners, node->worker, call->session, call->verb, with);
 	finish_turn(call->node);
 }
 
