@@ -108,7 +108,8 @@ void build_warn(struct build *build, const struct instance *instance, unsigned l
 }
 
 /* What a node adds to a head that it forwards to another one. */
-#define HOP_FIELDS_BYTES 1024
+#define HOP_FIELDS_BYTES  2048
+#define CLIENT_CERT_BYTES (32 << 10) /* Client-Cert and Client-Cert-Chain */
 
 /* ---- values ---- */
 
@@ -420,6 +421,8 @@ static void add_internal_listener(struct build *build)
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		if (own->max_header_bytes < all[i].max_header_bytes + HOP_FIELDS_BYTES)
 			own->max_header_bytes = all[i].max_header_bytes + HOP_FIELDS_BYTES;
+		if (all[i].client_ca)
+			own->max_header_bytes += CLIENT_CERT_BYTES;
 		if (own->max_uri_bytes < all[i].max_uri_bytes)
 			own->max_uri_bytes = all[i].max_uri_bytes;
 		if (own->max_fields < all[i].max_fields + 10)

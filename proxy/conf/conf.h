@@ -101,6 +101,12 @@ struct conf_logs {
 	enum conf_access_format access_format;
 };
 
+/* What any key of the snapshot has parts of. */
+struct conf_key_facts {
+	struct conf_text_list query; /* query parameters: secrets */
+	bool has_tls;                /* tls:FACT */
+};
+
 struct conf {
 	const char *path; /* the main file */
 	/* [sluice] */
@@ -130,7 +136,7 @@ struct conf {
 	size_t upstream_count;
 	struct conf_limit *limits;
 	size_t limit_count;
-	struct conf_text_list query_keys; /* query parameters that any key names: secrets */
+	struct conf_key_facts keys;
 	const struct conf_key *plans_key; /* [plans] key; NULL without plans */
 	enum conf_unknown unknown;        /* [plans] unknown */
 	struct conf_plan *plans;

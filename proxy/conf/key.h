@@ -31,6 +31,11 @@ enum key_part_kind {
 	KEY_PATH,
 	KEY_METHOD,
 	KEY_SCHEME,
+	KEY_TLS_VERSION, /* from here on of struct tls_identity, in its order */
+	KEY_TLS_NAME,
+	KEY_TLS_SUBJECT,
+	KEY_TLS_SAN,
+	KEY_TLS_FINGERPRINT,
 	KEY_ROUTE,
 	KEY_PART_KINDS,
 };

@@ -12,6 +12,8 @@
 
 enum conf_tls_version { CONF_TLS_1_2 = 1, CONF_TLS_1_3 = 2 };
 
+enum conf_verify { CONF_VERIFY_NONE, CONF_VERIFY_OPTIONAL, CONF_VERIFY_REQUIRED };
+
 struct conf_listener {
 	const char *name;
 	unsigned line;
@@ -47,6 +49,9 @@ struct conf_listener {
 	bool is_internal;                       /* [fleet] bind: for other nodes */
 	struct conf_text_list certificates;     /* PEM files; none: no TLS */
 	struct conf_text_list certificate_keys; /* as many, or none: in the same files */
+	const char *client_ca;                  /* PEM; NULL: clients need no certificate */
+	const char *client_crl;                 /* PEM; NULL: none is revoked */
+	enum conf_verify verify;                /* required */
 	uint64_t tls_versions;                  /* bits of enum conf_tls_version; 1.2 and 1.3 */
 	const char *tls_ciphers;       /* OpenSSL's names, with colons; NULL: the default */
 	uint64_t handshake_timeout_ms; /* from the acceptance to the handshake's end, 10s */

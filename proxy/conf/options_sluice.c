@@ -29,6 +29,9 @@ static const struct option_word lookalike_fields[] = {{"drop", false}, {"pass", 
 static const struct option_word tls_versions[] = {
 	{"1.2", CONF_TLS_1_2}, {"1.3", CONF_TLS_1_3}, {NULL, 0}};
 
+static const struct option_word verify_words[] = {{"none", CONF_VERIFY_NONE},
+	{"optional", CONF_VERIFY_OPTIONAL}, {"required", CONF_VERIFY_REQUIRED}, {NULL, 0}};
+
 static const struct option_word listener_ratelimit_headers[] = {
 	{"draft-11", CONF_RATELIMIT_DRAFT_11}, {"draft-7", CONF_RATELIMIT_DRAFT_7},
 	{"x-ratelimit", CONF_RATELIMIT_X}, {"x-ratelimit-unix", CONF_RATELIMIT_X_UNIX},
@@ -185,6 +188,21 @@ const struct option options_listener[] = {
 		.help = "Ciphers for clients, by OpenSSL's names and separated by colons; names "
 			"that begin with TLS_ are those of TLS 1.3. Without it, those of Mozilla's "
 			"intermediate configuration."},
+	{"client_ca", &type_path, LIVE, AT(client_ca), .flags = OPTION_TLS,
+		NEEDS("certificate", "FILE"),
+		.help = "PEM file of authorities whose certificates clients present. Servers get a "
+			"client's certificate in Client-Cert (RFC 9440), and a client's own fields "
+			"of that name are dropped."},
+	{"verify", &type_word, LIVE, AT(verify), .fallback = "required", .words = verify_words,
+		.flags = OPTION_TLS, NEEDS("client_ca", "FILE"),
+		.help = "Whether clients need a certificate (required), may have one (optional), or "
+			"are not asked for it (none). One that cannot be verified ends the "
+			"handshake."},
+	{"client_crl", &type_path, LIVE, AT(client_crl), .flags = OPTION_TLS,
+		NEEDS("client_ca", "FILE"),
+		.help = "PEM file of revocation lists, one of each authority in the chain of a "
+			"client's certificate; without the list of an authority, or with one that "
+			"is out of date, its certificates are refused."},
 	{"handshake_timeout", &type_duration, LIVE, AT(handshake_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
 		NEEDS("certificate", "FILE"),

@@ -15,6 +15,11 @@ const struct key_form key_forms[KEY_PART_KINDS] = {
 	[KEY_PATH] = {"path", KEY_PLAIN},
 	[KEY_METHOD] = {"method", KEY_PLAIN},
 	[KEY_SCHEME] = {"scheme", KEY_PLAIN},
+	[KEY_TLS_VERSION] = {"tls:version", KEY_PLAIN},
+	[KEY_TLS_NAME] = {"tls:sni", KEY_PLAIN},
+	[KEY_TLS_SUBJECT] = {"tls:subject", KEY_PLAIN},
+	[KEY_TLS_SAN] = {"tls:san", KEY_PLAIN},
+	[KEY_TLS_FINGERPRINT] = {"tls:fingerprint", KEY_PLAIN},
 	[KEY_ROUTE] = {"route", KEY_PLAIN},
 	[KEY_HEADER] = {"header", KEY_NAMED},
 	[KEY_COOKIE] = {"cookie", KEY_NAMED},
@@ -37,7 +42,7 @@ static bool read_prefix(
 /* What identifies callers is a secret of theirs: the access log leaves it out. */
 static void note_query_key(struct value *value, const char *name)
 {
-	struct conf_text_list *keys = &value->build->conf->query_keys;
+	struct conf_text_list *keys = &value->build->conf->keys.query;
 
 	for (size_t i = 0; i < keys->count; i++)
 		if (strcmp(keys->items[i], name) == 0)
@@ -94,6 +99,10 @@ static bool read_argument(
 static struct slice word_of(struct slice text, bool *has_prefix)
 {
 	*has_prefix = false;
+	for (size_t kind = 0; kind < KEY_PART_KINDS; kind++) {
+		if (slice_equal(text, slice_of(key_forms[kind].word)))
+			return text; /* tls:sni is one */
+	}
 	for (size_t i = 0; i < text.len; i++) {
 		if (text.at[i] == ':')
 			return (struct slice){text.at, i};
@@ -124,6 +133,7 @@ static bool read_part(struct value *value, struct slice text, struct key_part *p
 			continue;
 		}
 		part->kind = (enum key_part_kind)kind;
+		value->build->conf->keys.has_tls |= part->kind >= KEY_TLS_VERSION;
 		return read_argument(value, text, word, part);
 	}
 	const char *meant = foreign_key_part(value->build->arena, text);
@@ -208,7 +218,7 @@ static bool parse_key(struct value *value)
 }
 
 const struct option_type type_key = {"key",
-	"ip, ip/PREFIX, header:NAME, cookie:NAME, query:NAME, host, path, method, scheme or route, "
-	"joined "
+	"ip, ip/PREFIX, header:NAME, cookie:NAME, query:NAME, host, path, method, scheme, "
+	"route, tls:subject, tls:san, tls:fingerprint, tls:version or tls:sni, joined "
 	"by '+', with '|' before a fallback",
 	parse_key, same_key, false};

@@ -119,10 +119,10 @@ struct client {
 	struct exchange *first;        /* the oldest: only it may write */
 	struct flow out;               /* what is composed and not yet written */
 	unsigned work;                 /* requests begun and reads made in this turn */
-	bool again;                  /* something has changed: it looks once more before it rests */
-	bool ends_body;              /* its close is the end of a response's body */
-	struct hop *hop;             /* exchange/hop.h; NULL: it is no node of the fleet */
-	const struct tls_facts *tls; /* as long as its stream; NULL: without TLS */
+	bool again;            /* something has changed: it looks once more before it rests */
+	bool ends_body;        /* its close is the end of a response's body */
+	struct hop *hop;       /* exchange/hop.h; NULL: it is no node of the fleet */
+	struct tls_facts *tls; /* as long as its stream; NULL: without TLS */
 };
 
 static inline void client_advance(struct client *client)

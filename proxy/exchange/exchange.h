@@ -97,10 +97,11 @@ struct exchange_facts {
 	struct slice path;      /* normalised */
 	struct slice key_path;  /* the same for keys: of an odd path what any server takes it for */
 	struct slice method;
-	uint8_t address[16]; /* the caller's */
-	bool path_odd;       /* servers may read its path in several ways */
-	bool is_https;       /* its client has used https */
-	uint64_t allow;      /* 405 and 200: methods that would be served */
+	uint8_t address[16];            /* the caller's */
+	bool path_odd;                  /* servers may read its path in several ways */
+	bool is_https;                  /* its client has used https */
+	const struct tls_identity *tls; /* as long as its client; NULL: nobody asks for it */
+	uint64_t allow;                 /* 405 and 200: methods that would be served */
 };
 
 /* At its servers, one after the other. */

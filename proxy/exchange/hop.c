@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
@@ -16,6 +17,7 @@
 #include "listen/listener.h"
 
 #define MORE_BYTES 64
+#define FACT_BYTES 512 /* longer ones are not forwarded */
 
 const struct conf_listener *client_listener(const struct client *client)
 {
@@ -63,6 +65,8 @@ void hop_close(struct client *client)
 {
 	if (client->hop)
 		delist(client);
+	if (client->hop)
+		free(client->hop->texts);
 	free(client->hop);
 	client->hop = NULL;
 }
@@ -281,7 +285,40 @@ static bool take_client(struct exchange *x, struct hop *hop, struct slice *rest)
 	return true;
 }
 
-/* `1 LISTENER PEER INSTANCE MARK FENCE [WAITED]` */
+/* `tls` and a word for each fact, in base64url; `-`: there is none. */
+static bool take_identity(struct hop *hop, struct slice *rest)
+{
+	size_t used = 0, len;
+
+	hop->texts = malloc(BASE64_ROOM(rest->len) + TLS_FACTS);
+	hop->identity = (struct tls_identity){0};
+	for (unsigned i = 0; hop->texts && i < TLS_FACTS; i++) {
+		struct slice word = next_word(rest);
+		if (slice_equal(word, SLICE("-")))
+			continue;
+		if (!base64url_read(word, hop->texts + used, &len))
+			return false;
+		hop->identity.facts[i] = (struct slice){hop->texts + used, len};
+		used += len;
+	}
+	return hop->texts != NULL;
+}
+
+static void put_identity(struct http_out *out, const struct tls_identity *identity)
+{
+	char text[BASE64_TEXT_ROOM(FACT_BYTES)];
+
+	http_out_slice(out, SLICE(" tls"));
+	for (unsigned i = 0; i < TLS_FACTS; i++) {
+		struct slice fact = identity->facts[i];
+		bool fits = fact.len > 0 && fact.len <= FACT_BYTES;
+		http_out_char(out, ' ');
+		http_out_slice(
+			out, fits ? (struct slice){text, base64url_write(fact, text)} : SLICE("-"));
+	}
+}
+
+/* `1 LISTENER PEER INSTANCE MARK FENCE [WAITED] [tls FACT FACT ...]` */
 static bool take_field(struct exchange *x, struct hop *hop)
 {
 	struct slice value = http_head_find(&x->request, HTTP_FIELD_SLUICE_HOP);
@@ -293,7 +330,13 @@ static bool take_field(struct exchange *x, struct hop *hop)
 		!take_number(&value, &hop->fence))
 		return false;
 	hop->waited_ms = 0;
-	return (value.len == 0 || take_number(&value, &hop->waited_ms)) && value.len == 0;
+	free(hop->texts);
+	hop->texts = NULL;
+	if (value.len > 0 && value.at[0] != 't' && !take_number(&value, &hop->waited_ms))
+		return false;
+	if (value.len > 0 && !slice_equal(next_word(&value), SLICE("tls")))
+		return false;
+	return value.len == 0 || (take_identity(hop, &value) && value.len == 0);
 }
 
 bool hop_begin(struct exchange *x)
@@ -369,5 +412,7 @@ void hop_put(struct field_sink *sink, const struct exchange *x)
 		http_out_slice(out, SLICE(" "));
 		http_out_number(out, waited_ms);
 	}
+	if (x->facts.tls)
+		put_identity(out, x->facts.tls);
 	field_end(sink);
 }

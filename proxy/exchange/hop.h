@@ -4,7 +4,8 @@
  *
  *   connection --hello, proof--> proven --request, with its field-->
  *
- *   Sluice-Hop: 1 LISTENER PEER INSTANCE MARK FENCE [WAITED]
+ *   Sluice-Hop: 1 LISTENER PEER INSTANCE MARK FENCE [WAITED] [tls VERSION SNI SUBJECT SAN
+ * FINGERPRINT]
  *
  * A connection that has not proven that it has the secret gets nothing but the greeting
  * (upstream/greeting.h is the other side), nor does one that has proven it by a secret that a
@@ -24,6 +25,7 @@
 #include "http/forwarded.h"
 #include "http/field_sink.h"
 #include "listen/idle_list.h"
+#include "net/tls_facts.h"
 
 struct exchange;
 
@@ -57,6 +59,8 @@ struct hop {
 		const struct conf_listener *listener;
 	} client;
 	uint64_t instance, mark, fence, waited_ms;
+	struct tls_identity identity;      /* of the client, if it has come by TLS; */
+	char *texts;                       /* else NULL */
 	char field[HOP_PROOF_BYTES + 128]; /* Sluice-Hop of an answer of our own; "": none */
 };
 
@@ -77,6 +81,12 @@ static inline bool hop_is_unproven(const struct client *client)
 static inline bool hop_is_proven(const struct client *client)
 {
 	return client->hop && client->hop->state == HOP_PROVEN;
+}
+
+/* What TLS has shown of the request's client at the other node; NULL: nothing. */
+static inline const struct tls_identity *hop_identity(const struct hop *hop)
+{
+	return hop->texts ? &hop->identity : NULL;
 }
 
 /* A request has come to the internal listener. False: it was answered. */

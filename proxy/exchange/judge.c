@@ -19,6 +19,7 @@
 #include "http/problem.h"
 #include "http/upgrade.h"
 #include "listen/listener.h"
+#include "net/tls_facts.h"
 
 /* The head's bytes move to the exchange: the connection's buffer continues to the next request. */
 static bool keep_head(struct exchange *x, const char *bytes)
@@ -187,6 +188,10 @@ static void know_caller(struct exchange *x, const struct conf_listener *listener
 	x->facts.is_https =
 		peer->trusted ? forwarded_is_https(&x->request, peer, &listener->trusted_proxies)
 			      : peer->is_https;
+	if (hop_is_from_node(x->client))
+		x->facts.tls = hop_identity(x->client->hop);
+	else if (x->client->tls && (listener->client_ca || x->use->site->conf->keys.has_tls))
+		x->facts.tls = tls_facts_identify(x->client->tls);
 }
 
 void exchange_begin(struct exchange *x, const char *bytes)

@@ -40,12 +40,26 @@ void kept_request_head(const struct kept_request *kept, struct http_head *head)
 	head->base = fields + field_bytes(head);
 }
 
+static void keep_identity(char **at, struct kept_request *kept)
+{
+	kept->tls = *kept->facts.tls;
+	kept->facts.tls = &kept->tls;
+	for (unsigned i = 0; i < TLS_FACTS; i++)
+		keep_text(at, &kept->tls.facts[i]);
+	keep_text(at, &kept->tls.certificate);
+	keep_text(at, &kept->tls.chain);
+}
+
 struct kept_request *kept_request_new(const struct exchange *x)
 {
 	const struct exchange_facts *facts = &x->facts;
 	size_t bytes = field_bytes(&x->request) + x->request.len + facts->host.len +
 		       facts->authority.len + facts->path.len + facts->key_path.len +
 		       facts->method.len + x->request_id.len + x->target.query.len;
+	for (unsigned i = 0; facts->tls && i < TLS_FACTS; i++)
+		bytes += facts->tls->facts[i].len;
+	if (facts->tls)
+		bytes += facts->tls->certificate.len + facts->tls->chain.len;
 	struct kept_request *kept = malloc(sizeof(*kept) + bytes);
 
 	_Static_assert(offsetof(struct kept_request, texts) % alignof(struct http_field) == 0,
@@ -60,6 +74,8 @@ struct kept_request *kept_request_new(const struct exchange *x)
 	keep_text(&at, &kept->facts.path);
 	keep_text(&at, &kept->facts.key_path);
 	keep_text(&at, &kept->facts.method);
+	if (facts->tls)
+		keep_identity(&at, kept);
 	kept->request_id = x->request_id;
 	keep_text(&at, &kept->request_id);
 	kept->query = x->target.query;

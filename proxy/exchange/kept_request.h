@@ -12,6 +12,7 @@ struct kept_head {
 
 struct kept_request {
 	struct exchange_facts facts;
+	struct tls_identity tls; /* facts.tls, if there is one */
 	struct throttle_key caller, session;
 	struct slice request_id, query;
 	struct kept_head head;

@@ -14,6 +14,9 @@
 /* What is added to a head besides the fields that were there; the rest is counted exactly. */
 #define ADDED_BYTES 4096
 
+#define CLIENT_CERT       SLICE("Client-Cert")
+#define CLIENT_CERT_CHAIN SLICE("Client-Cert-Chain")
+
 static void put_request_id(struct field_sink *sink, const struct exchange *x)
 {
 	if (x->request_id.len > 0)
@@ -38,13 +41,42 @@ static bool is_request_id(
 	       slice_equal_nocase(name, x->use->site->request_id_field);
 }
 
+/* Does the listener verify clients, so that fields with their certificates are its own? A request
+ * of another node has that node's. */
+static bool owns_client_cert(const struct exchange *x)
+{
+	return client_listener(x->client)->client_ca && !hop_is_from_node(x->client);
+}
+
+static bool is_client_cert(const struct exchange *x, struct slice name)
+{
+	return owns_client_cert(x) && (slice_equal_nocase(name, CLIENT_CERT) ||
+					      slice_equal_nocase(name, CLIENT_CERT_CHAIN));
+}
+
+/* RFC 9440 */
+static void put_client_cert(struct field_sink *sink, const struct exchange *x)
+{
+	const struct tls_identity *tls = owns_client_cert(x) ? x->facts.tls : NULL;
+
+	if (tls && tls->certificate.len > 0)
+		field_put(sink, CLIENT_CERT, tls->certificate);
+	if (tls && tls->chain.len > 0)
+		field_put(sink, CLIENT_CERT_CHAIN, tls->chain);
+}
+
+static size_t client_cert_bytes(const struct exchange *x)
+{
+	return x->facts.tls ? x->facts.tls->certificate.len + x->facts.tls->chain.len : 0;
+}
+
 static bool omits_from_request(const void *ctx, const struct http_field *field, struct slice name)
 {
 	const struct exchange *x = ctx;
 
 	if (field->id == HTTP_FIELD_EXPECT)
 		return false;
-	if (is_request_id(x, field, name))
+	if (is_request_id(x, field, name) || is_client_cert(x, name))
 		return true;
 	if (exchange_is_elsewhere(x))
 		return false;
@@ -59,6 +91,7 @@ static void omit_from_request(struct outgoing_request *request, bool by_name)
 	struct fields_omitted *omitted = &request->omitted;
 
 	omitted->ids = OWN_FIELDS;
+	by_name |= owns_client_cert(x);
 	if (!request->as_came)
 		omitted->ids |= REWRITTEN_FIELDS;
 	if (!x->framing.expects_continue)
@@ -143,7 +176,7 @@ static void make_for_node(struct outgoing_request *request, struct exchange *x)
 {
 	request->as_came = request->keeps_target = true;
 	request->has_changes = request->names_host = false;
-	request->bytes = x->request.len + ADDED_BYTES;
+	request->bytes = x->request.len + ADDED_BYTES + client_cert_bytes(x);
 	omit_from_request(request, false);
 }
 
@@ -165,7 +198,8 @@ void outgoing_request_make(struct outgoing_request *request, struct exchange *x)
 	request->names_host = !request->has_changes || !http_changes_touch(changes, SLICE("host"));
 	request->authority = host_of(x);
 	request->bytes = 2u * x->request.len + 3u * x->facts.authority.len + x->facts.path.len +
-			 ADDED_BYTES + (request->has_changes ? http_changes_bytes(changes) : 0) +
+			 ADDED_BYTES + client_cert_bytes(x) +
+			 (request->has_changes ? http_changes_bytes(changes) : 0) +
 			 (route->add_prefix ? strlen(route->add_prefix) : 0);
 	omit_from_request(request, request->has_changes);
 }
@@ -177,11 +211,13 @@ void outgoing_request_put(struct field_sink *sink, const struct outgoing_request
 
 	if (request->as_came) {
 		put_request_id(sink, x);
+		put_client_cert(sink, x);
 		hop_put(sink, x);
 		return;
 	}
 	forwarding_put(sink, x->client->forwarding, x);
 	put_request_id(sink, x);
+	put_client_cert(sink, x);
 	if (x->trace == TRACE_BEGUN)
 		field_put(sink, SLICE("traceparent"),
 			(struct slice){x->text.traceparent, sizeof(x->text.traceparent)});

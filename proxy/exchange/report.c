@@ -65,7 +65,7 @@ struct scratch {
 static void read_request(
 	const struct exchange *x, struct scratch *scratch, struct access_line *line)
 {
-	const struct conf_text_list *secrets = &x->use->site->conf->query_keys;
+	const struct conf_text_list *secrets = &x->use->site->conf->keys.query;
 	const char *end = memchr(x->request.base, '\r', x->request.len);
 	const char *target_end = x->request.base + x->request.target_at + x->request.target_len;
 	struct slice *texts = line->texts;

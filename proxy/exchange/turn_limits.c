@@ -34,6 +34,7 @@ static inline __attribute__((always_inline)) void fill_identity(
 	input->query = by->query;
 	input->method = by->facts->method;
 	input->scheme = by->facts->is_https ? SLICE("https") : SLICE("http");
+	input->tls = x->client ? by->facts->tls : NULL;
 	input->route = slice_of(x->route->name);
 	input->now_s = gate_needs_time(x->use->site->gate)
 			       ? worker_wall_ns(x->worker) / CLOCK_NS_PER_S

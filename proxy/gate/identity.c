@@ -18,6 +18,11 @@ enum identity_class {
 	CLASS_METHOD,
 	CLASS_ROUTE,
 	CLASS_SCHEME, /* from here on: of two digits, see add_class */
+	CLASS_TLS_VERSION,
+	CLASS_TLS_NAME,
+	CLASS_TLS_SUBJECT,
+	CLASS_TLS_SAN,
+	CLASS_TLS_FINGERPRINT,
 	CLASSES,
 };
 
@@ -87,6 +92,13 @@ MEMBER_VALUE(method)
 MEMBER_VALUE(scheme)
 MEMBER_VALUE(route)
 
+static struct slice tls_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
+{
+	(void)address;
+	return input->tls ? input->tls->facts[part->kind - KEY_TLS_VERSION] : SLICE_NONE;
+}
+
 static struct slice address_value(
 	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
 {
@@ -120,6 +132,11 @@ static const struct form forms[KEY_PART_KINDS] = {
 	[KEY_PATH] = {CLASS_PATH, path_value},
 	[KEY_METHOD] = {CLASS_METHOD, method_value},
 	[KEY_SCHEME] = {CLASS_SCHEME, scheme_value},
+	[KEY_TLS_VERSION] = {CLASS_TLS_VERSION, tls_value},
+	[KEY_TLS_NAME] = {CLASS_TLS_NAME, tls_value},
+	[KEY_TLS_SUBJECT] = {CLASS_TLS_SUBJECT, tls_value, .names_client = true},
+	[KEY_TLS_SAN] = {CLASS_TLS_SAN, tls_value, .names_client = true},
+	[KEY_TLS_FINGERPRINT] = {CLASS_TLS_FINGERPRINT, tls_value, .names_client = true},
 	[KEY_ROUTE] = {CLASS_ROUTE, route_value},
 };
 

@@ -25,20 +25,22 @@
 #include "base/slice.h"
 #include "conf/key.h"
 #include "http/message.h"
+#include "net/tls_facts.h"
 #include "throttle/throttle.h"
 
 struct identity_input {
 	const struct http_head *head;
-	uint8_t address[16]; /* the caller's: forwarded_caller */
-	struct slice host;   /* http_authority_host */
-	struct slice path;   /* as keys know it */
-	struct slice query;  /* as received, without '?' */
-	struct slice method; /* as received */
-	struct slice scheme; /* `http` or `https` */
-	struct slice route;  /* its name */
-	uint64_t now_s;      /* unix time, for overrides that end */
-	bool has_key;        /* set by identity_text: an alternative had values */
-	bool ambiguous;      /* set when a part that was evaluated may be read otherwise */
+	uint8_t address[16];            /* the caller's: forwarded_caller */
+	struct slice host;              /* http_authority_host */
+	struct slice path;              /* as keys know it */
+	struct slice query;             /* as received, without '?' */
+	struct slice method;            /* as received */
+	struct slice scheme;            /* `http` or `https` */
+	const struct tls_identity *tls; /* NULL: it came without TLS */
+	struct slice route;             /* its name */
+	uint64_t now_s;                 /* unix time, for overrides that end */
+	bool has_key;                   /* set by identity_text: an alternative had values */
+	bool ambiguous; /* set when a part that was evaluated may be read otherwise */
 };
 
 /* Does a value of this alternative distinguish clients behind the same address? */

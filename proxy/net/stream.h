@@ -138,7 +138,7 @@ static inline const char *stream_protocol(const struct stream *stream)
 }
 
 /* What the handshake of TLS has shown; NULL: it is without. */
-static inline const struct tls_facts *stream_tls(const struct stream *stream)
+static inline struct tls_facts *stream_tls(const struct stream *stream)
 {
 	return stream->transport->facts ? stream->transport->facts(stream) : NULL;
 }

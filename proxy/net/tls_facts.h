@@ -12,10 +12,32 @@
 struct ssl_st;
 struct tls_server;
 
+/* What is known of the client and of how it came. In the order of the forms of keys (conf/key.h).
+ */
+enum tls_fact {
+	TLS_FACT_VERSION,     /* `1.3` */
+	TLS_FACT_NAME,        /* that it has asked for, in lower case */
+	TLS_FACT_SUBJECT,     /* of its certificate, as RFC 4514 writes it: `CN=a,O=b` */
+	TLS_FACT_SAN,         /* the first DNS name, URI or mail address of that */
+	TLS_FACT_FINGERPRINT, /* SHA-256 of that, 64 digits in lower case */
+	TLS_FACTS,
+};
+
+struct tls_identity {
+	struct slice facts[TLS_FACTS];   /* empty: there is none */
+	struct slice certificate, chain; /* values of Client-Cert, Client-Cert-Chain (RFC 9440) */
+};
+
 struct tls_facts {
 	struct ssl_st *ssl;
 	struct tls_server *server;
+	struct tls_identity *identity; /* when it was asked for */
+	char *texts;                   /* its */
 };
+
+/* Made when it is asked for first, and the facts' own. NULL without memory. */
+const struct tls_identity *tls_facts_identify(struct tls_facts *facts);
+void tls_facts_clear(struct tls_facts *facts);
 
 /*
  * Is a request for this host (in lower case, without port) one for another connection, as the

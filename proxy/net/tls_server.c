@@ -44,6 +44,7 @@ struct tls_server {
 	size_t count;
 	struct name_entry *names;
 	size_t name_count;
+	X509_STORE *authorities; /* of clients' certificates; NULL: they need none */
 	struct tls_pair_facts *pairs;
 	size_t pair_count;
 	unsigned char protocols[PROTOCOLS_BYTES]; /* each with its length before it */
@@ -250,6 +251,75 @@ static bool set_ciphers(SSL_CTX *context, const char *ciphers)
 	return good;
 }
 
+/* ---- clients' certificates ---------------------------------------------------------------------
+ */
+
+static bool load_authorities(
+	struct tls_server *server, const struct tls_settings *settings, char *why, size_t size)
+{
+	X509_STORE *store = server->authorities = X509_STORE_new();
+	X509_LOOKUP *files = store ? X509_STORE_add_lookup(store, X509_LOOKUP_file()) : NULL;
+
+	ERR_clear_error();
+	if (!files)
+		return false;
+	if (X509_load_cert_crl_file(files, settings->client_ca, X509_FILETYPE_PEM) < 1)
+		return tls_report(why, size, settings->client_ca, "can't read client_ca");
+	if (!settings->client_crl)
+		return true;
+	if (X509_load_crl_file(files, settings->client_crl, X509_FILETYPE_PEM) < 1)
+		return tls_report(why, size, settings->client_crl, "can't read client_crl");
+	X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
+	return true;
+}
+
+static bool ask_clients(
+	struct tls_server *server, const struct tls_settings *settings, SSL_CTX *context)
+{
+	STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(settings->client_ca);
+
+	if (!names)
+		return false;
+	SSL_CTX_set1_verify_cert_store(context, server->authorities);
+	SSL_CTX_set_client_CA_list(context, names);
+	SSL_CTX_set_verify(context,
+		SSL_VERIFY_PEER | SSL_VERIFY_CLIENT_ONCE |
+			(settings->requires_client ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
+		NULL);
+	return true;
+}
+
+static void put_file(FILE *out, const char *path)
+{
+	FILE *in = path ? fopen(path, "re") : NULL;
+
+	for (int c; in && (c = getc(in)) != EOF;)
+		putc(c, out);
+	if (in)
+		fclose(in);
+}
+
+/* Of the listener's name and of what clients are verified by, so that none resumes a session that
+ * it would not get now. */
+static bool identify(struct tls_server *server, const struct tls_settings *settings)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return false;
+	fprintf(out, "%s%c%d%d", settings->name, '\0', settings->asks_client,
+		settings->requires_client);
+	put_file(out, settings->client_ca);
+	put_file(out, settings->client_crl);
+	bool good = fclose(out) == 0;
+	if (good)
+		digest_make((struct slice){text, len}, server->identity);
+	free(text);
+	return good;
+}
+
 static SSL_CTX *context_new(struct tls_server *server, const struct tls_settings *settings)
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_server_method());
@@ -359,6 +429,8 @@ static bool add_pair(struct tls_server *server, const struct tls_settings *setti
 	server->count++;
 	if (!tls_pair_use(certificate->context, pair, why, size))
 		return false;
+	if (settings->asks_client && !ask_clients(server, settings, certificate->context))
+		return tls_report(why, size, settings->client_ca, "can't use client_ca");
 	if (!read_names(certificate, SSL_CTX_get0_certificate(certificate->context)) ||
 		!note_pair(server, pair, certificate)) {
 		snprintf(why, size, "no memory");
@@ -375,13 +447,14 @@ struct tls_server *tls_server_new(const struct tls_settings *settings, char *why
 	snprintf(why, size, "no memory");
 	if (good) {
 		atomic_init(&server->holders, 1);
-		digest_make(slice_of(settings->name), server->identity);
 		server->certificates = calloc(settings->pair_count, sizeof(*server->certificates));
 		server->pairs = calloc(settings->pair_count, sizeof(*server->pairs));
 		server->method = tls_wire_method_new();
 		good = server->certificates && server->pairs && server->method &&
-		       set_protocols(server, settings->protocols);
+		       set_protocols(server, settings->protocols) && identify(server, settings);
 	}
+	if (good && settings->asks_client)
+		good = load_authorities(server, settings, why, size);
 	for (size_t i = 0; good && i < settings->pair_count; i++)
 		good = add_pair(server, settings, &settings->pairs[i], why, size);
 	if (good && list_names(server)) {
@@ -414,6 +487,7 @@ void tls_server_release(struct tls_server *server)
 		free(server->pairs[i].name);
 	}
 	BIO_meth_free(server->method);
+	X509_STORE_free(server->authorities);
 	free(server->pairs);
 	free(server->certificates);
 	free(server->names);

@@ -28,7 +28,9 @@ struct tls_settings {
 	struct tls_tickets *tickets;  /* NULL: sessions are not resumed */
 	const struct tls_pair *pairs; /* at least one */
 	size_t pair_count;
-	bool tls12, tls13; /* the versions, at least one */
+	const char *client_ca, *client_crl; /* PEM files; NULL: none. */
+	bool asks_client, requires_client;  /* for a certificate of client_ca */
+	bool tls12, tls13;                  /* the versions, at least one */
 	/* In OpenSSL's names, by colons, for both versions; NULL: those of Mozilla's "intermediate"
 	 * configuration, version 5.7. */
 	const char *ciphers;

@@ -144,7 +144,7 @@ static const char *tls_protocol(const struct stream *stream)
 	return tls_of(stream)->protocol[0] ? tls_of(stream)->protocol : NULL;
 }
 
-static const struct tls_facts *tls_facts(const struct stream *stream)
+static struct tls_facts *tls_facts(const struct stream *stream)
 {
 	return &tls_of(stream)->facts;
 }
@@ -397,6 +397,7 @@ static void free_tls(struct deferred_free *item)
 /* All of it but the memory, and the stream below. */
 static void release(struct tls *tls)
 {
+	tls_facts_clear(&tls->facts);
 	SSL_free(tls->ssl);
 	tls_server_release(tls->server);
 	tls_wire_discard(&tls->wire);
@@ -600,7 +601,7 @@ bool tls_accept(struct tls_server *server, struct stream_export *connection)
 
 	if (tls && (tls->ssl = tls_server_accept(server, &tls->wire)) != NULL) {
 		tls->server = tls_server_hold(server);
-		tls->facts = (struct tls_facts){tls->ssl, server};
+		tls->facts = (struct tls_facts){.ssl = tls->ssl, .server = server};
 		tls->carried = *connection;
 		*connection = (struct stream_export){.transport = &transport};
 		memcpy(connection->carried.bytes, &tls, sizeof(tls));

@@ -62,7 +62,7 @@ struct transport {
 	const char *(*protocol)(const struct stream *stream);
 
 	/* What TLS has shown (net/tls_facts.h). NULL: it is without. */
-	const struct tls_facts *(*facts)(const struct stream *stream);
+	struct tls_facts *(*facts)(const struct stream *stream);
 
 	/* Takes in what has arrived and is no data, as a session ticket of TLS, and clears
 	 * `readable` if nothing else has; data and ends are left to be read. NULL: all bytes are

@@ -91,6 +91,10 @@ void certificates_each_file(const struct conf_listener *listener,
 		take(user, listener->certificates.items[i]);
 	for (size_t i = 0; i < listener->certificate_keys.count; i++)
 		take(user, listener->certificate_keys.items[i]);
+	if (listener->client_ca)
+		take(user, listener->client_ca);
+	if (listener->client_crl)
+		take(user, listener->client_crl);
 }
 
 static void add_mark(void *user, const char *path)
@@ -129,7 +133,12 @@ static struct tls_server *read_files(const struct conf_listener *listener,
 		pairs[i].certificate = listener->certificates.items[i];
 		pairs[i].key = keys->count > 0 ? keys->items[i] : pairs[i].certificate;
 	}
+	bool asks = listener->client_ca && listener->verify != CONF_VERIFY_NONE;
 	struct tls_settings settings = {.name = listener->name,
+		.client_ca = listener->client_ca,
+		.client_crl = listener->client_crl,
+		.asks_client = asks,
+		.requires_client = asks && listener->verify == CONF_VERIFY_REQUIRED,
 		.tickets = terms->tickets,
 		.pairs = pairs,
 		.pair_count = listener->certificates.count,

@@ -65,6 +65,12 @@ struct lookalikes *lookalikes_new(const struct conf *conf)
 	add(lookalikes, SLICE("Content-Type"));
 	if (conf->request_id_field)
 		add(lookalikes, slice_of(conf->request_id_field));
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		if (conf->listeners[i].client_ca) {
+			add(lookalikes, SLICE("Client-Cert"));
+			add(lookalikes, SLICE("Client-Cert-Chain"));
+		}
+	}
 	add_key(lookalikes, conf->plans_key);
 	for (size_t i = 0; i < conf->limit_count; i++)
 		add_key(lookalikes, conf->limits[i].key);

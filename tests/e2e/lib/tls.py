@@ -33,10 +33,10 @@ def context(certificate=None, version=None, protocols=("http/1.1",)):
     return made
 
 
-def connect(t, sluice, name="api.test", made=None, **options):
+def connect(t, sluice, name="api.test", made=None, session=None, **options):
     plain = socket.create_connection(("127.0.0.1", sluice.port.number), timeout=30)
     t.defer(plain.close)
-    stream = (made or context(**options)).wrap_socket(plain, server_hostname=name)
+    stream = (made or context(**options)).wrap_socket(plain, server_hostname=name, session=session)
     t.defer(stream.close)
     return stream
 
@@ -80,3 +80,46 @@ def read_message(stream):
 def with_tls(t, origin, certificates, listener="", **options):
     lines = "\n".join(f"certificate = {path}" for path in certificates)
     return t.sluice(to(origin), listener=lines + "\n" + listener, **options)
+
+
+class Authority:
+    """A CA in a folder of its own: `intermediate` makes one below it, `client` a pair of a client, `revoke` the list."""
+
+    def __init__(self, t, name, parent=None):
+        self.t, self.name, self.parent = t, name, parent
+        self.certificate, self.key = t.path(name + ".pem"), t.path(name + ".key")
+        self.config = t.file(name + ".cnf", f"[ca]\ndefault_ca = c\n[c]\ndatabase = {t.path(name + '.db')}\n"
+                             f"crlnumber = {t.path(name + '.number')}\ndefault_md = sha256\n")
+        t.file(name + ".db", "")
+        t.file(name + ".number", "01")
+        self._make(self.certificate, self.key, f"/CN={name}", "basicConstraints=critical,CA:TRUE\n"
+                   "keyUsage=keyCertSign,cRLSign", parent)
+
+    def _make(self, certificate, key, subject, extensions, issuer, days=30):
+        run = lambda *words: subprocess.run(["openssl", *words], check=True, capture_output=True)
+        request, file = certificate + ".csr", self.t.file(certificate.rsplit("/", 1)[1] + ".ext", extensions)
+        run("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", subject, "-utf8",
+            "-keyout", key, "-out", request)
+        by = ["-signkey", key] if issuer is None else ["-CA", issuer.certificate, "-CAkey", issuer.key, "-CAcreateserial"]
+        run("x509", "-req", "-in", request, "-out", certificate, "-days", str(days), "-extfile", file, *by)
+
+    def client(self, name, names="", subject=None, days=30):
+        """(certificate with the chain, key)"""
+        certificate, key = self.t.path(name + ".pem"), self.t.path(name + ".key")
+        names = f"\nsubjectAltName={names}" if names else ""
+        self._make(certificate, key, subject or f"/O=Customers/CN={name}", "extendedKeyUsage=clientAuth" + names, self, days)
+        if self.parent:
+            with open(self.certificate, encoding="ascii") as file, open(certificate, "a", encoding="ascii") as out:
+                out.write(file.read())
+        return certificate, key
+
+    def revoke(self, *certificates):
+        """The text of its list, with these in it."""
+        for certificate in certificates:
+            self._ca("-revoke", certificate)
+        return self._ca("-gencrl", "-crldays", "10")
+
+    def _ca(self, *words):
+        done = subprocess.run(["openssl", "ca", "-config", self.config, "-cert", self.certificate, "-keyfile", self.key, *words],
+                              check=True, capture_output=True, text=True)
+        return done.stdout

@@ -388,6 +388,10 @@ static struct throttle_key hash_alike(const char *key)
 
 	asked->input.host = asked->input.path = asked->input.method = asked->input.route = value;
 	asked->input.scheme = value;
+	struct tls_identity tls;
+	for (unsigned i = 0; i < TLS_FACTS; i++)
+		tls.facts[i] = value;
+	asked->input.tls = &tls;
 	asked->input.query = SLICE("k=v");
 	return identity_hash(asked->key, &asked->input, &seed);
 }
