@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
+#include "net/tls_client.h"
 
 static json_int_t ms_since(uint64_t then_ms, uint64_t now_ms)
 {
@@ -49,10 +50,33 @@ static json_t *health_of(const struct upstream *upstream, uint64_t now_ms)
 		(json_int_t)atomic_load(&state->probes_sent));
 }
 
+/* The last failure of an exchange; null: there was none. */
+static json_t *failure_of(struct server *server, uint64_t now_ms)
+{
+	struct server_failure failure;
+
+	server_state_read_failure(server->state, &failure);
+	if (failure.at_ms == 0)
+		return json_null();
+	return json_pack("{s:o, s:I}", "why", admin_json_text(failure.why), "age_ms",
+		ms_since(failure.at_ms, now_ms));
+}
+
+/* null: without TLS. */
+static json_t *tls_of(const struct server *server)
+{
+	int64_t expires_s = server->tls ? tls_client_expires(server->tls) : 0;
+
+	if (!server->tls)
+		return json_null();
+	return json_pack("{s:b, s:o}", "verified", server->upstream->conf->tls.verifies,
+		"certificate_expires", expires_s != 0 ? json_integer(expires_s) : json_null());
+}
+
 static json_t *server_of(struct server *server, uint64_t now_ms)
 {
-	return json_pack("{s:o, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "address",
-		admin_json_text(server->conf->address.text), "mode",
+	return json_pack("{s:o, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
+		"address", admin_json_text(server->conf->address.text), "mode",
 		server_mode_name(server_mode(server)), "up", server_may_serve(server, now_ms),
 		"failed_checks", atomic_load(&server->state->unhealthy), "in_flight",
 		(json_int_t)atomic_load(&server->state->in_flight), "connections",
@@ -61,7 +85,8 @@ static json_t *server_of(struct server *server, uint64_t now_ms)
 		(json_int_t)atomic_load(&server->state->fails), "responses",
 		(json_int_t)atomic_load(&server->state->responses), "failures",
 		(json_int_t)atomic_load(&server->state->failures), "weight",
-		(json_int_t)server_weight(server), "check", check_of(server, now_ms));
+		(json_int_t)server_weight(server), "check", check_of(server, now_ms),
+		"last_failure", failure_of(server, now_ms), "tls", tls_of(server));
 }
 
 /* Of its semaphore; null without one. */

@@ -11,6 +11,7 @@
 #include "conf/conf.h"
 #include "conf/reference.h"
 #include "site/certificates.h"
+#include "site/servers_tls.h"
 
 const char cli_check_help[] =
 	"usage: sluice check [-c FILE] [--dump]\n"
@@ -47,6 +48,7 @@ int cli_check(const char *path)
 	if (!conf)
 		return 1;
 	bool certificates_are_good = certificates_check(conf);
+	certificates_are_good &= servers_tls_check(conf);
 	if (!cli_check_places(conf) || !certificates_are_good) {
 		conf_release(conf);
 		return 1;

@@ -195,6 +195,27 @@ static void print_health(const json_t *health)
 	putchar('\n');
 }
 
+/* `10.0.0.5:443: last failure 1.2s ago: certificate has expired` */
+static void print_failures(const json_t *servers)
+{
+	char age[TABLE_MS_BYTES];
+	const json_t *server;
+	size_t index;
+
+	json_array_foreach((json_t *)(uintptr_t)servers, index, server)
+	{
+		const json_t *failure = json_object_get(server, "last_failure");
+		const char *why = json_string_value(json_object_get(failure, "why"));
+		if (!why)
+			continue;
+		table_format_ms(
+			(unsigned long long)json_integer_value(json_object_get(failure, "age_ms")),
+			age);
+		printf("%s: last failure %s ago: %s\n",
+			json_string_value(json_object_get(server, "address")), age, why);
+	}
+}
+
 static void print_upstreams(const json_t *answer)
 {
 	static const struct table_column columns[] = {{"SERVER", "address", TABLE_TEXT},
@@ -216,6 +237,7 @@ static void print_upstreams(const json_t *answer)
 		print_semaphore(json_object_get(upstream, "semaphore"));
 		print_health(json_object_get(upstream, "health"));
 		table_print(stdout, json_object_get(upstream, "servers"), columns, COUNT(columns));
+		print_failures(json_object_get(upstream, "servers"));
 	}
 }
 

@@ -123,6 +123,9 @@ void check_session_scope(struct build *build, const struct instance *instance);
 /* Of an [upstream]: health_shared. */
 void check_health_shared(struct build *build, const struct instance *instance);
 
+/* Of an [upstream]'s TLS. check_tls.c */
+void check_upstream_tls(struct build *build, const struct instance *instance);
+
 /* Of a [semaphore]. check_semaphore.c */
 void check_semaphore(struct build *build, const struct instance *instance);
 /* Counts a node once for each of its upstreams with the semaphore, as each has a share of its own.

@@ -219,6 +219,7 @@ static void check_upstream(struct build *build, const struct instance *instance)
 		upstream->semaphore =
 			resolve(build, instance, &instance->references[i], SECTION_SEMAPHORE);
 	check_health_shared(build, instance);
+	check_upstream_tls(build, instance);
 	if (upstream->max_in_flight_floor > upstream->max_in_flight_ceiling) {
 		const char *key = "max_in_flight_floor";
 		if (!instance_setting(instance, key))

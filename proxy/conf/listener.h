@@ -10,8 +10,6 @@
 
 #include "conf/terms.h"
 
-enum conf_tls_version { CONF_TLS_1_2 = 1, CONF_TLS_1_3 = 2 };
-
 enum conf_verify { CONF_VERIFY_NONE, CONF_VERIFY_OPTIONAL, CONF_VERIFY_REQUIRED };
 
 struct conf_listener {

@@ -133,6 +133,7 @@ const struct option *option_find(const struct option_section *section, struct sl
 void option_bound_text(const struct option *option, uint64_t bound, char *out, size_t size);
 
 /* The rows of each section. */
+extern const struct option_word option_tls_versions[];
 extern const struct option options_sluice[], options_admin[], options_listener[];
 extern const struct option options_upstream[], options_server[];
 extern const struct option options_limit[], options_plans[], options_plan[];
@@ -148,7 +149,8 @@ extern const struct option_type type_duration, type_flag, type_word, type_words,
 extern const struct option_type type_text, type_workers;
 extern const struct option_type type_token, type_token_or_off, type_reference, type_references;
 /* value_address.c: */
-extern const struct option_type type_binds, type_admin_binds, type_networks, type_server;
+extern const struct option_type type_binds, type_admin_binds, type_networks, type_server,
+	type_tls_name;
 /* value_secret.c: */
 extern const struct option_type type_secret;
 /* value_file.c: */

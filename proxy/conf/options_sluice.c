@@ -26,7 +26,7 @@ static const struct option_word traceparent_modes[] = {{"pass", CONF_TRACEPARENT
 
 static const struct option_word lookalike_fields[] = {{"drop", false}, {"pass", true}, {NULL, 0}};
 
-static const struct option_word tls_versions[] = {
+const struct option_word option_tls_versions[] = {
 	{"1.2", CONF_TLS_1_2}, {"1.3", CONF_TLS_1_3}, {NULL, 0}};
 
 static const struct option_word verify_words[] = {{"none", CONF_VERIFY_NONE},
@@ -180,7 +180,7 @@ const struct option options_listener[] = {
 		.help = "PEM file of a certificate's private key, one for each certificate and in "
 			"their order; without any, the keys are in the certificates' files."},
 	{"tls_versions", &type_words, LIVE, AT(tls_versions), .fallback = "1.2, 1.3",
-		.words = tls_versions, .flags = OPTION_REPEATABLE | OPTION_TLS,
+		.words = option_tls_versions, .flags = OPTION_REPEATABLE | OPTION_TLS,
 		NEEDS("certificate", "FILE"),
 		.help = "Versions of TLS that clients may use."},
 	{"tls_ciphers", &type_text, LIVE, AT(tls_ciphers), .flags = OPTION_TLS,

@@ -31,6 +31,9 @@ static const struct option_word lenients[] = {{"bare_lf", HTTP_LENIENT_BARE_LF},
 static const struct option_word semaphore_downs[] = {
 	{"local", CONF_SEMAPHORE_DOWN_LOCAL}, {"refuse", CONF_SEMAPHORE_DOWN_REFUSE}, {NULL, 0}};
 
+static const struct option_word server_tls[] = {
+	{"off", CONF_SERVER_TLS_OFF}, {"on", CONF_SERVER_TLS_ON}, {NULL, 0}};
+
 #define AT(field) OPTION_AT(struct conf_upstream, field)
 /* clang-format off */
 const struct option options_upstream[] = {
@@ -156,6 +159,31 @@ const struct option options_upstream[] = {
 		REQUIRES("health_path", "PATH"),
 		.help = "Whether one node of the fleet at a time checks the servers and the "
 			"others read its results; needs [fleet] and health_path."},
+	{"tls", &type_flag, LIVE, AT(tls.is_on), .fallback = "off",
+		.help = "Whether connections to the servers, those of health checks included, are "
+			"encrypted by TLS. A server with https:// before its host, or tls=on "
+			"behind its address, has it in any case."},
+	{"tls_ca", &type_path, LIVE, AT(tls.ca),
+		.help = "PEM file of the certificates that sign those of the servers; unset, the "
+			"system's authorities."},
+	{"tls_crl", &type_path, LIVE, AT(tls.crl),
+		.help = "PEM file of revocation lists, one of each authority in a server's chain; "
+			"unset, revoked certificates are accepted until they expire."},
+	{"tls_name", &type_tls_name, LIVE, AT(tls.name),
+		.help = "Name that is asked for (SNI) and that a server's certificate must have; "
+			"unset, the host of its address."},
+	{"tls_verify", &type_flag, LIVE, AT(tls.verifies), .fallback = "on",
+		.help = "Whether a server's certificate is verified. Without that, anybody on the "
+			"way to the server can read and change requests."},
+	{"tls_versions", &type_words, LIVE, AT(tls.versions), .fallback = "1.2, 1.3",
+		.words = option_tls_versions, .flags = OPTION_REPEATABLE,
+		.help = "Versions of TLS towards the servers."},
+	{"tls_certificate", &type_path, LIVE, AT(tls.certificate),
+		.help = "PEM file of a certificate with its chain behind it, which is presented to "
+			"servers that ask for one."},
+	{"tls_certificate_key", &type_path, LIVE, AT(tls.key),
+		REQUIRES("tls_certificate", "FILE"),
+		.help = "PEM file of the private key of tls_certificate; unset, that file has it."},
 };
 const size_t options_upstream_count = COUNT(options_upstream);
 
@@ -172,5 +200,11 @@ const struct option options_server[] = {
 		.help = "Maximum number of connections to the server at once, including idle ones "
 			"and streams but not health checks, 0 for no bound; requests that find "
 			"none wait."},
+	{"tls", &type_word, LIVE, AT(tls), .words = server_tls,
+		.help = "Whether connections to the server are encrypted by TLS; unset, as the "
+			"upstream's tls says."},
+	{"tls_name", &type_tls_name, LIVE, AT(tls_name),
+		.help = "Name that the server's certificate must have; unset, the upstream's "
+			"tls_name."},
 };
 const size_t options_server_count = COUNT(options_server);

@@ -73,4 +73,17 @@ struct conf_secret {
 	size_t len;
 };
 
+enum conf_tls_version { CONF_TLS_1_2 = 1, CONF_TLS_1_3 = 2 };
+
+/* TLS towards a server of any kind. */
+struct conf_tls {
+	bool is_on;       /* for servers that do not say it, off */
+	const char *ca;   /* NULL: the system's authorities */
+	const char *crl;  /* NULL: no revocation */
+	const char *name; /* in SNI and in the certificate; NULL: the host of the address */
+	const char *certificate, *key; /* NULL: none; `key` NULL: in the certificate's file */
+	bool verifies;                 /* on */
+	uint64_t versions;             /* bits of enum conf_tls_version; 1.2 and 1.3 */
+};
+
 #endif

@@ -12,12 +12,16 @@
 #include "conf/key.h"
 #include "conf/terms.h"
 
+enum conf_server_tls { CONF_SERVER_TLS_AS_UPSTREAM, CONF_SERVER_TLS_OFF, CONF_SERVER_TLS_ON };
+
 struct conf_server {
 	struct conf_address address;
 	unsigned line;
 	uint32_t weight;          /* 1 */
 	uint32_t max_in_flight;   /* 0: no bound */
 	uint32_t max_connections; /* 0: no bound */
+	enum conf_server_tls tls;
+	const char *tls_name; /* NULL: the upstream's */
 };
 
 enum conf_balance { CONF_BALANCE_ROUND_ROBIN, CONF_BALANCE_LEAST_IN_FLIGHT, CONF_BALANCE_HASH };
@@ -75,6 +79,23 @@ struct conf_upstream {
 	uint64_t health_interval_ms; /* 5s */
 	uint64_t health_timeout_ms;  /* 2s */
 	bool health_shared;          /* one node of the fleet probes for all, off */
+	struct conf_tls tls;
 };
+
+static inline bool conf_server_has_tls(
+	const struct conf_upstream *upstream, const struct conf_server *server)
+{
+	return server->tls == CONF_SERVER_TLS_ON ||
+	       (server->tls == CONF_SERVER_TLS_AS_UPSTREAM && upstream->tls.is_on);
+}
+
+/* The name that its certificate has to have; NULL: there is none (a unix socket). */
+static inline const char *conf_server_tls_name(
+	const struct conf_upstream *upstream, const struct conf_server *server)
+{
+	const char *name = server->tls_name ? server->tls_name : upstream->tls.name;
+
+	return name || server->address.kind == CONF_ADDRESS_UNIX ? name : server->address.host;
+}
 
 #endif

@@ -270,6 +270,44 @@ static bool parse_admin_binds(struct value *value)
 	return read_binds(value, &admin->binds, &admin->bind_count);
 }
 
+/* A host name or an address, without a port. */
+static bool parse_tls_name(struct value *value)
+{
+	struct conf_address unused = {0};
+	struct slice text = value->text;
+
+	if (!is_host_name(text) && !read_literal(text, false, &unused) &&
+		!read_literal(text, true, &unused))
+		return value_fail(value, "invalid name \"%.*s\"", SLICE_ARGS(text));
+	*(const char **)value->at = value_text(value, text);
+	return true;
+}
+
+/* https://HOST or https://HOST:PORT, to be HOST:PORT; port 443 is that of https. False: the error
+ * was added. */
+static bool read_https(struct value *value, struct slice *text, enum conf_server_tls *tls)
+{
+	static const struct slice scheme = SLICE("https://");
+
+	if (text->len < scheme.len || strncasecmp(text->at, scheme.at, scheme.len) != 0)
+		return true;
+	struct slice host = {text->at + scheme.len, text->len - scheme.len};
+	const char *slash = memchr(host.at, '/', host.len);
+	if (slash && slash + 1 != host.at + host.len)
+		return value_fail_plainly(value,
+			"\"%.*s\" has a path; expected https://HOST or https://HOST:PORT, and the "
+			"path as add_prefix of the routes",
+			SLICE_ARGS(*text));
+	host.len -= slash != NULL;
+	const char *colon = memrchr(host.at, ':', host.len);
+	bool has_port = colon && host.at[host.len - 1] != ']';
+	*text = has_port
+			? host
+			: slice_of(arena_format(value->build->arena, "%.*s:443", SLICE_ARGS(host)));
+	*tls = CONF_SERVER_TLS_ON;
+	return true;
+}
+
 /* ADDRESS [key=value ...] */
 static bool parse_server(struct value *value)
 {
@@ -286,9 +324,12 @@ static bool parse_server(struct value *value)
 			"HOST:PORT for "
 			"each",
 			SLICE_ARGS(value->text));
-	if (!value_read_address(value, token, false, &server.address))
+	enum conf_server_tls tls = CONF_SERVER_TLS_AS_UPSTREAM;
+	if (!read_https(value, &token, &tls) ||
+		!value_read_address(value, token, false, &server.address))
 		return false;
 	value_set_defaults(value, section, &server);
+	server.tls = tls;
 	while (scan_next_token(&rest, &token)) {
 		const char *sign = memchr(token.at, '=', token.len);
 		struct slice name = {token.at, sign ? (size_t)(sign - token.at) : token.len};
@@ -322,5 +363,8 @@ const struct option_type type_networks = {"list of networks",
 	"addresses and networks such as 10.0.0.0/8 or 2001:db8::/32", parse_networks, same_networks,
 	true};
 const struct option_type type_server = {"server",
-	"HOST:PORT, [IPV6]:PORT or unix:/PATH, then weight=, max_in_flight= and max_connections=",
+	"HOST:PORT, [IPV6]:PORT, https://HOST or unix:/PATH, then weight=, max_in_flight=, "
+	"max_connections=, tls= and tls_name=",
 	parse_server, same_servers, false};
+const struct option_type type_tls_name = {
+	"name", "a host name or an address, without a port", parse_tls_name, same_text, false};

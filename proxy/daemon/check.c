@@ -1,5 +1,6 @@
 #include "daemon/check.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "loop/deadline.h"
-#include "net/socket_stream.h"
+#include "net/dial.h"
 
 #define FAILS_TO_LEAVE_OUT 2
 #define ANSWER_BYTES       64
@@ -244,11 +245,14 @@ static void on_event(struct stream *stream)
 	struct check *check = CONTAINER_OF(stream, struct check, stream);
 
 	if (!check->sent) {
-		int error = stream_error(stream);
-		if (error != 0)
-			fail(check, strerror(error));
-		else if (stream->writable)
+		const char *why = NULL;
+		int error = dial_progress(stream, &why);
+		if (error == 0) {
+			server_warn_of_expiry(check->server);
 			send_probe(check);
+		} else if (error != EINPROGRESS) {
+			fail(check, why);
+		}
 	}
 	while (stream->open && check->sent && stream_may_have_more(stream))
 		read_answer(check);
@@ -293,7 +297,7 @@ static void begin_probe(struct check *check)
 		fail(check, "its name has no address");
 		return;
 	}
-	int error = socket_stream_connect(&check->stream, &check->checks->streams,
+	int error = dial(&check->stream, &check->checks->streams, check->server->tls,
 		(const struct sockaddr *)&address.socket, address.len, &calls);
 	if (error != 0) {
 		fail(check, strerror(error));
@@ -409,7 +413,7 @@ static bool asks_alike(const struct server *a, const struct server *b)
 {
 	const struct conf_upstream *old = a->upstream->conf, *now = b->upstream->conf;
 
-	return is_same_text(old->health_path, now->health_path) &&
+	return a->tls == b->tls && is_same_text(old->health_path, now->health_path) &&
 	       is_same_text(old->health_host, now->health_host);
 }
 
@@ -455,6 +459,7 @@ void checks_free(struct checks *checks)
 	if (!checks)
 		return;
 	checks_commit(checks, NULL);
+	tls_end_leaving(&checks->streams);
 	stream_loop_end(&checks->streams);
 	free(checks);
 }

@@ -32,6 +32,7 @@
 #include "ownership/owner_sweep.h"
 #include "ownership/owners.h"
 #include "site/certificates.h"
+#include "site/servers_tls.h"
 #include "fleet/fleet.h"
 #include "fleet/owning.h"
 #include "gate/roster.h"
@@ -313,7 +314,8 @@ static bool start(struct daemon *daemon, struct conf *conf)
 		conf_release(conf);
 		return false;
 	}
-	if (!certificates_prepare(daemon->site, NULL, &daemon->tls, CERTIFICATES_READ_ALL))
+	if (!certificates_prepare(daemon->site, NULL, &daemon->tls, CERTIFICATES_READ_ALL) ||
+		!servers_tls_prepare(daemon->site, NULL))
 		return false;
 	upgrade_take_servers(daemon);
 	bindings_commit(daemon, conf);

@@ -21,6 +21,7 @@
 #include "exchange/delay_line.h"
 #include "exchange/pin.h"
 #include "site/certificates.h"
+#include "site/servers_tls.h"
 #include "site/site_use.h"
 #include "throttle/throttle.h"
 
@@ -263,7 +264,8 @@ static bool prepare_all(struct daemon *daemon, struct reload *reload, const stru
 		return false;
 	reload->conf = NULL;
 	if (!certificates_prepare(reload->site, daemon->site, &daemon->tls,
-		    reload->is_revision ? CERTIFICATES_READ_CHANGED : CERTIFICATES_READ_ALL))
+		    reload->is_revision ? CERTIFICATES_READ_CHANGED : CERTIFICATES_READ_ALL) ||
+		!servers_tls_prepare(reload->site, daemon->site))
 		return false;
 	if (prepare_uses(daemon, reload) && resolver_prepare(daemon->resolver, reload->site) &&
 		checks_prepare(daemon->checks, reload->site))

@@ -34,6 +34,7 @@ void find_server_log_failure(struct exchange *x, const char *why)
 	unsigned unlogged;
 	char more[64] = "";
 
+	server_state_note_failure(x->server->state, why, worker_now_ms(x->worker));
 	if (!server_may_log(x->server, worker_now_ms(x->worker), &unlogged)) {
 		node_note_failure(x->worker->node);
 		return;
@@ -350,6 +351,8 @@ void find_server_connect_failed(struct exchange *x, const char *why, int error, 
 	enum connect_fault fault = server_connection_failed(x->connection, error);
 
 	blame(x, fault, why);
+	if (error == EPROTO) /* the connection has its text, which is not for clients */
+		why = "TLS handshake failed";
 	exchange_drop_connection(x);
 	if (!x->client)
 		exchange_end(x);
@@ -361,12 +364,12 @@ void find_server_connect_failed(struct exchange *x, const char *why, int error, 
 		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
 }
 
-static void connected(struct exchange *x, int error)
+static void connected(struct exchange *x, int error, const char *why)
 {
 	struct client *client = x->client;
 
 	if (error != 0)
-		find_server_connect_failed(x, strerror(error), error, 502);
+		find_server_connect_failed(x, why, error, 502);
 	else
 		start(x);
 	if (client)

@@ -75,6 +75,8 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	struct worker *worker = x->worker;
 	struct server_connection *connection = x->connection;
 	const struct conf_upstream *conf = x->upstream->conf;
+	const char *more = connection ? stream_why(server_stream(connection)) : NULL;
+	const char *seen = more ? more : why; /* by us: clients get no more than `why` */
 	bool no_byte = !connection || (!server_has_bytes(connection) && !x->times.first_byte_ns);
 	bool silent = connection && no_byte && !is_timeout;
 	bool stale = silent && server_is_reused(connection);
@@ -88,8 +90,8 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	if (!stale || !safe) {
 		/* A reused connection that the server had closed meanwhile is nobody's fault. */
 		if (!stale)
-			server_note_failure(x->server, x->connection, why, worker_now_ms(worker));
-		find_server_log_failure(x, why);
+			server_note_failure(x->server, x->connection, seen, worker_now_ms(worker));
+		find_server_log_failure(x, seen);
 		if (!has_other_addresses(x))
 			x->attempt.tried |= 1ULL << x->server->index;
 	}

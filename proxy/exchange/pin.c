@@ -26,18 +26,12 @@ void pin_close(void *ctx, void *memory)
 	free(pin);
 }
 
-/* Does its server's name still have its address? */
-static bool is_current(const struct pin *pin)
-{
-	return server_addresses_has(
-		&pin->server->addresses, pin->connection.slot, pin->connection.address_id);
-}
-
 bool pin_is_of_site(void *site, const void *memory)
 {
 	const struct pin *pin = memory;
+	const struct server *server = site ? site_server_of(site, pin->server) : NULL;
 
-	return site && site_server_of(site, pin->server) && is_current(pin);
+	return server && passed_connection_is_of(&pin->connection, server);
 }
 
 void pin_park(struct exchange *x, struct server_connection *connection)
@@ -72,7 +66,8 @@ enum pin_result pin_take(struct exchange *x, const struct server_events *events,
 		return PIN_NONE;
 	server = upstream_server_of(x->upstream, pin->server);
 	/* Nothing is due on it: anything to read, an end most likely, makes it useless. */
-	if (!server || !is_current(pin) || !stream_export_is_silent(&pin->connection.stream) ||
+	if (!server || !passed_connection_is_of(&pin->connection, server) ||
+		!stream_export_is_silent(&pin->connection.stream) ||
 		server_mode(server) == SERVER_DISABLED ||
 		!server_may_serve(server, worker_now_ms(worker))) {
 		pin_close(NULL, pin);

@@ -143,6 +143,12 @@ static inline struct tls_facts *stream_tls(const struct stream *stream)
 	return stream->transport->facts ? stream->transport->facts(stream) : NULL;
 }
 
+/* Why it has failed, where more is known than that it has: an alert of TLS, say. NULL: nothing. */
+static inline const char *stream_why(const struct stream *stream)
+{
+	return stream->failed && stream->transport->why ? stream->transport->why(stream) : NULL;
+}
+
 /* Can nobody between the peer and this process read it? */
 static inline bool stream_is_encrypted(const struct stream *stream)
 {

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/container.h"
 #include "net/tls_facts.h"
+#include "net/socket_stream.h"
+#include "net/tls_client.h"
 #include "net/tls_marks.h"
 #include "net/tls_server.h"
 #include "net/tls_wire.h"
@@ -21,14 +24,19 @@
 #define SMALL_RECORDS_BYTES (10 * SMALL_RECORD_BYTES)
 #define SMALL_AGAIN_MS      1000
 
+/* A connection that is exported is in the memory that it had on its loop, which a round of that
+ * may still look at: so it gets other memory on its next loop. */
 struct tls {
+	atomic_uint holders;          /* of this memory: its loop, and whoever has it exported */
 	struct tls_wire wire;         /* when it is on a loop */
 	struct stream *over;          /* NULL: on no loop, or its owner has closed it */
 	struct stream_export carried; /* when it is on none */
-	struct tls_server *server;
+	struct tls_server *server;    /* a role: that of a server, */
+	struct tls_client *client;    /* or of a client; held, the other is NULL */
 	SSL *ssl;
 	struct tls_facts facts;
 	struct tls_marks marks;
+	bool was_on_loop;
 	bool is_shaken; /* the handshake is over */
 	bool is_plain;  /* the peer speaks no TLS, and is answered without it */
 	bool resets;    /* at its close */
@@ -64,6 +72,8 @@ static const char *reason(struct tls *tls)
 {
 	const char *text = ERR_reason_error_string(ERR_peek_last_error());
 
+	if (tls->client && tls_client_explain(tls->client, tls->ssl, tls->why, sizeof(tls->why)))
+		return tls->why;
 	if (tls->wire.under.failed)
 		text = "the connection was reset";
 	else if (tls->wire.under.read_ended)
@@ -116,6 +126,8 @@ static enum stream_result tls_handshake(struct stream *stream, const char **why)
 	struct tls *tls = tls_of(stream);
 
 	*why = "it ended";
+	if (tls->client && !tls->wire.under.writable && tls_wire_sent(&tls->wire) == 0)
+		return STREAM_AGAIN; /* not connected yet */
 	if (tls_wire_has_pending(&tls->wire) && !tls_wire_flush(&tls->wire) &&
 		tls->wire.under.failed)
 		return STREAM_FAILED;
@@ -125,6 +137,8 @@ static enum stream_result tls_handshake(struct stream *stream, const char **why)
 	int error = result == 1 ? SSL_ERROR_NONE : SSL_get_error(tls->ssl, result);
 	note_state(stream, tls);
 	if (result == 1) {
+		if (tls->client && !tls->is_shaken)
+			tls_client_note_handshake(tls->client, tls->ssl);
 		tls->is_shaken = true;
 		note_protocol(tls);
 		return STREAM_OK;
@@ -132,11 +146,16 @@ static enum stream_result tls_handshake(struct stream *stream, const char **why)
 	if (error == SSL_ERROR_WANT_READ)
 		return lacks_input(stream, tls);
 	*why = reason(tls);
-	if (!tls->wire.is_plain || tls->wire.under.failed)
+	if (!tls->wire.is_plain || tls->wire.under.failed || tls->client)
 		return STREAM_FAILED;
 	tls->is_plain = true;
 	stream->writable = tls->wire.under.writable;
 	return STREAM_END;
+}
+
+static const char *tls_why(const struct stream *stream)
+{
+	return tls_of(stream)->why[0] ? tls_of(stream)->why : NULL;
 }
 
 static const char *tls_protocol(const struct stream *stream)
@@ -159,6 +178,10 @@ static enum stream_result ended_or_again(struct stream *stream, struct tls *tls,
 		return lacks_input(stream, tls);
 	case SSL_ERROR_ZERO_RETURN:
 		return stream_note_end(stream, 0);
+	case SSL_ERROR_SSL:
+		if (!tls->wire.under.read_ended && !tls->wire.under.failed)
+			reason(tls);
+		return stream_note_end(stream, ECONNRESET);
 	default:
 		return stream_note_end(stream, ECONNRESET);
 	}
@@ -363,9 +386,12 @@ static void tls_keep_alive(struct stream *stream)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
+/* Once something was sent, the handshake knows more: an alert, say, that came before a reset. */
 static int tls_error(const struct stream *stream)
 {
-	return stream_error(&tls_of(stream)->wire.under);
+	struct tls *tls = tls_of(stream);
+
+	return tls->client && tls_wire_sent(&tls->wire) > 0 ? 0 : stream_error(&tls->wire.under);
 }
 
 static bool tls_is_cut(const struct stream *stream)
@@ -389,9 +415,16 @@ static size_t tls_untaken(const struct stream *stream)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void free_tls(struct deferred_free *item)
+static void drop(struct tls *tls)
 {
-	free(CONTAINER_OF(item, struct tls, deferred));
+	/* acq_rel: pairs with itself, so the last holder sees what the other did */
+	if (atomic_fetch_sub_explicit(&tls->holders, 1, memory_order_acq_rel) == 1)
+		free(tls);
+}
+
+static void drop_later(struct deferred_free *item)
+{
+	drop(CONTAINER_OF(item, struct tls, deferred));
 }
 
 /* All of it but the memory, and the stream below. */
@@ -400,6 +433,7 @@ static void release(struct tls *tls)
 	tls_facts_clear(&tls->facts);
 	SSL_free(tls->ssl);
 	tls_server_release(tls->server);
+	tls_client_release(tls->client);
 	tls_wire_discard(&tls->wire);
 	OPENSSL_cleanse(&tls->marks, sizeof(tls->marks));
 }
@@ -410,7 +444,7 @@ static void end(struct tls *tls)
 
 	stream_close(&tls->wire.under);
 	release(tls);
-	loop_free_later(loop, &tls->deferred, free_tls);
+	loop_free_later(loop, &tls->deferred, drop_later);
 }
 
 static void stop_leaving(struct tls *tls)
@@ -507,6 +541,9 @@ static struct transport_carried tls_export(struct stream *stream)
 
 	tls->over = NULL;
 	tls->carried = stream_export(&tls->wire.under);
+	/* relaxed: the other holder gets it by a message or a lock */
+	atomic_fetch_add_explicit(&tls->holders, 1, memory_order_relaxed);
+	loop_free_later(stream->loop->loop, &tls->deferred, drop_later);
 	memcpy(carried.bytes, &tls, sizeof(tls));
 	return carried;
 }
@@ -526,14 +563,34 @@ static void tls_cut(const struct stream *stream)
 
 static const struct transport transport;
 
+/* Its memory for the next loop: other than before, unless it was on none yet. NULL without. */
+static struct tls *move(struct tls *old)
+{
+	struct tls *tls = old;
+
+	if (old->was_on_loop) {
+		tls = malloc(sizeof(*tls));
+		if (!tls)
+			return NULL;
+		*tls = *old;
+		atomic_init(&tls->holders, 1);
+		tls_wire_move(&tls->wire, tls->ssl);
+		drop(old);
+	}
+	tls->was_on_loop = true;
+	return tls;
+}
+
 static bool tls_import(struct stream *stream, struct stream_loop *loop,
 	struct transport_carried *from, const struct stream_calls *calls)
 {
-	struct tls *tls = carried_of(from);
+	struct tls *old = carried_of(from), *tls = move(old);
 
-	if (!stream_import(&tls->wire.under, loop, &tls->carried, &under_calls)) {
-		release(tls);
-		loop_free_later(loop->loop, &tls->deferred, free_tls);
+	if (!tls || !stream_import(&tls->wire.under, loop, &tls->carried, &under_calls)) {
+		if (!tls)
+			stream_export_close(&old->carried);
+		release(tls ? tls : old);
+		drop(tls ? tls : old);
 		return false;
 	}
 	stream_begin(stream, &transport, loop, true, calls);
@@ -556,20 +613,16 @@ static void tls_discard(struct transport_carried *from)
 {
 	struct tls *tls = carried_of(from);
 
-	struct stream_loop *loop = tls->wire.under.loop;
-
 	stream_export_close(&tls->carried);
 	release(tls);
-	if (loop) /* a round of it may have the stream below in hand */
-		loop_free_later(loop->loop, &tls->deferred, free_tls);
-	else
-		free(tls);
+	drop(tls);
 }
 
 static const struct transport transport = {
 	.name = "TLS",
 	.is_encrypted = true,
 	.handshake = tls_handshake,
+	.why = tls_why,
 	.protocol = tls_protocol,
 	.facts = tls_facts,
 	.read = tls_read,
@@ -600,6 +653,7 @@ bool tls_accept(struct tls_server *server, struct stream_export *connection)
 	struct tls *tls = calloc(1, sizeof(*tls));
 
 	if (tls && (tls->ssl = tls_server_accept(server, &tls->wire)) != NULL) {
+		atomic_init(&tls->holders, 1);
 		tls->server = tls_server_hold(server);
 		tls->facts = (struct tls_facts){.ssl = tls->ssl, .server = server};
 		tls->carried = *connection;
@@ -610,4 +664,29 @@ bool tls_accept(struct tls_server *server, struct stream_export *connection)
 	free(tls);
 	stream_export_close(connection);
 	return false;
+}
+
+int tls_connect(struct stream *stream, struct stream_loop *loop, struct tls_client *client,
+	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls)
+{
+	struct tls *tls = calloc(1, sizeof(*tls));
+	int error = ENOMEM;
+
+	stream->open = false;
+	if (tls && (tls->ssl = tls_client_connect(client, &tls->wire)) != NULL)
+		error = socket_stream_connect(&tls->wire.under, loop, address, len, &under_calls);
+	if (error != 0) {
+		SSL_free(tls ? tls->ssl : NULL);
+		free(tls);
+		return error;
+	}
+	atomic_init(&tls->holders, 1);
+	tls->was_on_loop = true;
+	tls->client = tls_client_hold(client);
+	stream_begin(stream, &transport, loop, tls->wire.under.writable, calls);
+	memcpy(stream->end.bytes, &tls, sizeof(tls));
+	tls->over = stream;
+	if (stream->writable)
+		stream_wake(stream);
+	return 0;
 }

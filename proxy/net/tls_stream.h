@@ -15,9 +15,11 @@
 #define NET_TLS_STREAM_H
 
 #include <stdbool.h>
+#include <sys/socket.h>
 
 #include "net/stream.h"
 
+struct tls_client;
 struct tls_server;
 
 #define TLS_LEAVE_MS     10000
@@ -26,6 +28,11 @@ struct tls_server;
 /* The connection, on no loop, becomes one of TLS, whose handshake is still to come; it holds the
  * server. False without memory: it is closed. */
 bool tls_accept(struct tls_server *server, struct stream_export *connection);
+
+/* As socket_stream_connect, and the connection is one of TLS, which holds the client; when it is
+ * writable, its handshake is due. */
+int tls_connect(struct stream *stream, struct stream_loop *loop, struct tls_client *client,
+	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls);
 
 /* Closes those that are closed by their owners and have something pending. Before stream_loop_end.
  */

@@ -131,3 +131,8 @@ bool tls_wire_attach(struct tls_wire *wire, SSL *ssl, const BIO_METHOD *method)
 	SSL_set_bio(ssl, bio, bio);
 	return true;
 }
+
+void tls_wire_move(struct tls_wire *wire, SSL *ssl)
+{
+	BIO_set_data(SSL_get_rbio(ssl), wire);
+}

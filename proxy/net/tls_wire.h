@@ -41,6 +41,9 @@ BIO_METHOD *tls_wire_method_new(void);
 /* False without memory. */
 bool tls_wire_attach(struct tls_wire *wire, SSL *ssl, const BIO_METHOD *method);
 
+/* The wire has other memory from now on. */
+void tls_wire_move(struct tls_wire *wire, SSL *ssl);
+
 static inline bool tls_wire_has_pending(const struct tls_wire *wire)
 {
 	return wire->start < wire->end;

@@ -57,6 +57,10 @@ struct transport {
 	 * nothing. */
 	enum stream_result (*handshake)(struct stream *stream, const char **why);
 
+	/* Why the stream has failed, where the transport knows more than that it has; valid as long
+	 * as the stream. NULL, also as its result: nothing more. */
+	const char *(*why)(const struct stream *stream);
+
 	/* The protocol that the handshake has chosen for the data, by its name in ALPN (RFC 7301);
 	 * NULL: none was. */
 	const char *(*protocol)(const struct stream *stream);

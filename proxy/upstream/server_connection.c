@@ -6,7 +6,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
-#include "net/socket_stream.h"
+#include "net/dial.h"
 #include "upstream/greeting.h"
 #include "upstream/server_inside.h"
 #include "upstream/server_pool.h"
@@ -65,15 +65,18 @@ static int greet(struct server_connection *connection)
 	return connection->stream.read_ended || connection->stream.failed ? ECONNRESET : EACCES;
 }
 
-/* The kernel has decided about it, or its end came. */
+/* The kernel, or the handshake, has decided about it, or its end came. */
 static void on_connected(struct server_connection *connection)
 {
-	int error = stream_error(&connection->stream);
+	const char *why = NULL;
+	int error = dial_progress(&connection->stream, &why);
 
-	if (error == 0 && !connection->stream.writable)
-		return;
-	if (error == 0 && connection->server->upstream->is_node)
+	if (error == 0)
+		server_warn_of_expiry(connection->server);
+	if (error == 0 && connection->server->upstream->is_node) {
 		error = greet(connection);
+		why = strerror(error);
+	}
 	if (error == EINPROGRESS)
 		return;
 	if (error == 0) {
@@ -81,7 +84,7 @@ static void on_connected(struct server_connection *connection)
 		server_addresses_connected(
 			&connection->known->addresses, connection->slot, connection->address_id);
 	}
-	connection->events->connected(connection->exchange, error);
+	connection->events->connected(connection->exchange, error, why);
 }
 
 static void on_event(struct stream *stream)
@@ -210,6 +213,7 @@ static struct server_connection *connection_new(
 	connection->worker = worker;
 	connection->server = server;
 	connection->known = server->state;
+	connection->tls = server->tls;
 	connection->counts = true;
 	connection->exchange = user.exchange;
 	connection->events = user.events;
@@ -233,7 +237,7 @@ static int begin_connect(struct server_connection *connection, const struct serv
 	int error;
 
 	do {
-		error = socket_stream_connect(&connection->stream, &worker->streams,
+		error = dial(&connection->stream, &worker->streams, connection->server->tls,
 			(const struct sockaddr *)&address->socket, address->len, &calls);
 	} while (lacks_descriptor(error) && connection->events->make_room(worker));
 	return error;
@@ -256,10 +260,11 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 		connection->address_id = address.id;
 		error = begin_connect(connection, &address);
 		if (error == 0)
-			return opened(connection,
-				connection->stream.writable && !server->upstream->is_node
-					? SERVER_CONNECTION_BUSY
-					: SERVER_CONNECTION_CONNECTING);
+			return opened(connection, connection->stream.writable &&
+								  !server->upstream->is_node &&
+								  !server->tls
+							  ? SERVER_CONNECTION_BUSY
+							  : SERVER_CONNECTION_CONNECTING);
 		*why = strerror(error);
 		if (lacks_descriptor(error))
 			*fault = CONNECT_NO_DESCRIPTOR;
@@ -274,7 +279,7 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 struct passed_connection server_connection_export(struct server_connection *connection)
 {
 	struct passed_connection passed = {stream_export(&connection->stream), connection->requests,
-		connection->slot, connection->address_id};
+		connection->slot, connection->address_id, connection->tls};
 
 	connection->counts = false;
 	server_connection_close(connection);
@@ -298,6 +303,7 @@ struct server_connection *server_connection_import(struct worker *worker, struct
 	connection->requests = passed->requests + 1;
 	connection->slot = passed->slot;
 	connection->address_id = passed->address_id;
+	connection->tls = passed->tls;
 	return opened(connection, SERVER_CONNECTION_BUSY);
 }
 
@@ -305,6 +311,12 @@ bool server_connection_is_current(const struct server_connection *connection)
 {
 	return server_addresses_has(
 		&connection->known->addresses, connection->slot, connection->address_id);
+}
+
+bool passed_connection_is_of(const struct passed_connection *passed, const struct server *server)
+{
+	return passed->tls == server->tls &&
+	       server_addresses_has(&server->state->addresses, passed->slot, passed->address_id);
 }
 
 static struct server_connection *resume(
@@ -333,11 +345,17 @@ struct server_connection *server_connection_get(struct worker *worker, struct se
 		switch (pool_take(worker, server, slot, fresh, &pooled)) {
 		case POOL_IDLE:
 			if (!stream_is_stale(&pooled.idle->stream) &&
-				server_connection_is_current(pooled.idle))
+				server_connection_is_current(pooled.idle) &&
+				pooled.idle->tls == server->tls)
 				return resume(pooled.idle, server, user);
 			server_connection_close_unlisted(pooled.idle);
 			break;
 		case POOL_TAKEN:
+			if (!passed_connection_is_of(&pooled.taken, server)) {
+				stream_export_close(&pooled.taken.stream);
+				pool_forget(server->state);
+				break;
+			}
 			connection = server_connection_import(worker, server, user, &pooled.taken);
 			*why = "no memory";
 			*fault = CONNECT_LOCAL;

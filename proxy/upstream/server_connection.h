@@ -22,13 +22,16 @@ struct server;
 struct server_calls;
 struct server_connection;
 struct server_state;
+struct tls_client;
+struct worker;
 
 /* The events of a connection for its exchange. */
 struct server_events {
-	void (*connected)(struct exchange *exchange, int error); /* or not: an errno value */
-	void (*event)(struct exchange *exchange);                /* it can be read or written */
-	void (*send_request)(struct exchange *exchange);         /* after server_send_later */
-	void (*timeout)(struct exchange *exchange);              /* its deadline has passed */
+	/* Or not: an errno value and a text for it; a handshake of TLS has failed with EPROTO. */
+	void (*connected)(struct exchange *exchange, int error, const char *why);
+	void (*event)(struct exchange *exchange);        /* it can be read or written */
+	void (*send_request)(struct exchange *exchange); /* after server_send_later */
+	void (*timeout)(struct exchange *exchange);      /* its deadline has passed */
 	/* No descriptor is left for a new one. True: one was given back. */
 	bool (*make_room)(struct worker *worker);
 };
@@ -52,9 +55,10 @@ struct server_user {
 /* A connection that belongs to no worker. */
 struct passed_connection {
 	struct stream_export stream;
-	uint32_t requests;   /* begun on it */
-	unsigned slot;       /* and id, of its address */
-	uint32_t address_id; /* upstream/server_addresses.h */
+	uint32_t requests;            /* begun on it */
+	unsigned slot;                /* and id, of its address */
+	uint32_t address_id;          /* upstream/server_addresses.h */
+	const struct tls_client *tls; /* as the connection's */
 };
 
 /* A worker's memory of its connections to servers. */
@@ -110,6 +114,9 @@ struct passed_connection server_connection_export(struct server_connection *conn
  * server's. NULL without memory, the connection closed. */
 struct server_connection *server_connection_import(struct worker *worker, struct server *server,
 	struct server_user user, struct passed_connection *passed);
+
+/* Would a new connection be to the same address with the same TLS? */
+bool passed_connection_is_of(const struct passed_connection *passed, const struct server *server);
 
 /* Is its address still one of the server's? */
 bool server_connection_is_current(const struct server_connection *connection);

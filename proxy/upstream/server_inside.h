@@ -18,6 +18,7 @@ enum server_connection_state {
 };
 
 struct greeting;
+struct tls_client;
 
 struct server_connection {
 	const struct server_calls *calls;
@@ -41,7 +42,8 @@ struct server_connection {
 	uint32_t requests; /* begun on it */
 	unsigned slot;     /* and id, of the server's address that it is to */
 	uint32_t address_id;
-	struct greeting *greeting; /* CONNECTING, to another node, and connected; else NULL */
+	const struct tls_client *tls; /* which it was made with; its stream holds it. NULL: none */
+	struct greeting *greeting;    /* CONNECTING, to another node, and connected; else NULL */
 };
 
 #endif

@@ -370,6 +370,7 @@ static enum pool_outcome take_over(
 	taken->requests = stolen->requests;
 	taken->slot = stolen->slot;
 	taken->address_id = stolen->address_id;
+	taken->tls = stolen->tls;
 	if (!copied)
 		stream_cut(&stolen->stream); /* it ends now, not when its worker hears */
 	dismiss(stolen);

@@ -1,6 +1,7 @@
 #include "upstream/server_state.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,5 +262,20 @@ void server_state_read_finding(struct server_state *state, struct server_finding
 {
 	pthread_mutex_lock(&state->finding_lock);
 	*finding = state->finding;
+	pthread_mutex_unlock(&state->finding_lock);
+}
+
+void server_state_note_failure(struct server_state *state, const char *why, uint64_t now_ms)
+{
+	pthread_mutex_lock(&state->finding_lock);
+	state->failure.at_ms = now_ms;
+	snprintf(state->failure.why, sizeof(state->failure.why), "%s", why);
+	pthread_mutex_unlock(&state->finding_lock);
+}
+
+void server_state_read_failure(struct server_state *state, struct server_failure *failure)
+{
+	pthread_mutex_lock(&state->finding_lock);
+	*failure = state->failure;
 	pthread_mutex_unlock(&state->finding_lock);
 }

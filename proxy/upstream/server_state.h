@@ -45,6 +45,13 @@ struct server_idle {
 	uint64_t period;
 } __attribute__((aligned(64)));
 
+#define SERVER_FAILURE_BYTES 128
+
+struct server_failure {
+	uint64_t at_ms; /* monotonic; 0: there was none */
+	char why[SERVER_FAILURE_BYTES];
+};
+
 /* The operator's setting for it; the first after a start. */
 enum server_mode {
 	SERVER_ENABLED,
@@ -63,6 +70,7 @@ struct server_state {
 	unsigned slots;   /* for addresses: 1, unless it is a name */
 	pthread_mutex_t finding_lock;  /* held for a copy only */
 	struct server_finding finding; /* of active checks; guarded */
+	struct server_failure failure; /* of an exchange, the last; guarded */
 	struct server_addresses addresses;
 	_Alignas(64) atomic_uint in_flight;
 	atomic_uint max_connections;          /* 0: no bound */
@@ -133,5 +141,9 @@ void upstream_state_each_server(struct upstream_state *upstream,
 /* The last results of active checks. Any thread. */
 void server_state_note_finding(struct server_state *state, const struct server_finding *finding);
 void server_state_read_finding(struct server_state *state, struct server_finding *finding);
+
+/* The last failure of an exchange at the server. Any thread. */
+void server_state_note_failure(struct server_state *state, const char *why, uint64_t now_ms);
+void server_state_read_failure(struct server_state *state, struct server_failure *failure);
 
 #endif

@@ -5,8 +5,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/tls_client.h"
 #include "upstream/capacity.h"
 #include "upstream/server_pool.h"
+
+#define EXPIRY_DAYS 21 /* warnings begin so early */
 
 /* The lower of two bounds, of which 0 is none. */
 static uint32_t lower(uint32_t a, uint32_t b)
@@ -154,8 +157,10 @@ void upstream_free(struct upstream *upstream)
 {
 	if (!upstream)
 		return;
-	for (size_t i = 0; i < upstream->server_count; i++)
+	for (size_t i = 0; i < upstream->server_count; i++) {
 		server_state_release(upstream->servers[i].state);
+		tls_client_release(upstream->servers[i].tls);
+	}
 	pace_discard(upstream->pace_change);
 	pace_free(upstream->new_pace);
 	if (upstream->state)
@@ -513,6 +518,16 @@ unsigned server_take_unlogged(struct server *server, uint64_t now_ms)
 bool server_has_unlogged(const struct server *server)
 {
 	return log_pace_has_unlogged(&server->state->failure_lines);
+}
+
+void server_warn_of_expiry(struct server *server)
+{
+	int64_t now_s = (int64_t)(clock_wall_ns() / CLOCK_NS_PER_S);
+
+	if (server->tls && tls_client_warns(server->tls, now_s, EXPIRY_DAYS))
+		log_warn("upstream %s: server %s: its certificate expires in %lld days",
+			server->upstream->conf->name, server->conf->address.text,
+			(long long)((tls_client_expires(server->tls) - now_s) / 86400));
 }
 
 void server_failed(struct server *server, const char *why, uint64_t now_ms)

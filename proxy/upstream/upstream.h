@@ -23,6 +23,7 @@
 _Static_assert(CONF_SERVERS_MAX <= 64, "bits of struct exchange's tried");
 
 struct pace_change;
+struct tls_client;
 struct upstream;
 
 /* A server as one site describes it. Lives as long as the site does. */
@@ -31,6 +32,7 @@ struct server {
 	const struct conf_server *conf;
 	unsigned index;
 	struct server_state *state; /* held */
+	struct tls_client *tls;     /* held; NULL: plain. site/servers_tls.h */
 };
 
 struct upstream {
@@ -117,6 +119,9 @@ bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged);
 /* How many failures have had no line, if the last line is that old: they count as written then. */
 unsigned server_take_unlogged(struct server *server, uint64_t now_ms);
 bool server_has_unlogged(const struct server *server);
+
+/* After a handshake of TLS: a line in the log, once a day, if the certificate expires soon. */
+void server_warn_of_expiry(struct server *server);
 
 /* How it went, for the passive check. */
 void server_succeeded(struct server *server);

@@ -135,8 +135,8 @@ FOREIGN = (
      (':9: [limit burst] rate: there is no time zone "Europe/Olso"',)),
     ("networks that are none", GOOD + "allow = 10.0.0.0/33, 300.1.1.1\n",
      (':13: [route api] allow: "10.0.0.0/33" is neither', ':13: [route api] allow: "300.1.1.1" is neither')),
-    ("a URL for a server", GOOD.replace("= 127.0.0.1:9", "= https://127.0.0.1:9/"),
-     (':6: [upstream legacy] server: "https://127.0.0.1:9/" is a URL',)),
+    ("a URL for a server", GOOD.replace("= 127.0.0.1:9", "= http://127.0.0.1:9/"),
+     (':6: [upstream legacy] server: "http://127.0.0.1:9/" is a URL',)),
     ("no upstream", GOOD.replace("upstream = legacy\n", ""),
      (":10: [route api] has no upstream; expected upstream = NAME",)),
 )

@@ -76,7 +76,10 @@ class Origin:
     """Listens until the test ends. `requests` holds every exchange, in order of arrival."""
 
     def __init__(self, handler=None, family=socket.AF_INET, path=None, backlog=1024, listen=True,
-                 host=None, port=0):
+                 host=None, port=0, tls=None):
+        self.tls = tls  # an ssl.SSLContext
+        self.handshakes = []  # of those that were done: was its session resumed?
+        self.refused = []  # why others were not
         self.handler = handler or echo
         self.requests = []
         self.connections = 0
@@ -93,7 +96,8 @@ class Origin:
             self.address = "unix:" + path
         else:
             self.listener = self._held.bind_another()
-            stamp_arrivals(self.listener)
+            if not tls:
+                stamp_arrivals(self.listener)
             host, self.port = self.listener.getsockname()[:2]
             self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
         self._backlog, self._acceptor = backlog, None
@@ -120,7 +124,7 @@ class Origin:
                 if self._ending:
                     sock.close()
                     return
-                stream = Stream(sock, is_stamped=self._held is not None)
+                stream = Stream(sock, is_stamped=self._held is not None and not self.tls)
                 self._streams.add(stream)
                 number = self.connections
                 self.connections += 1
@@ -131,6 +135,8 @@ class Origin:
 
     def _serve(self, stream, connection):
         try:
+            if self.tls and not self._shake_hands(stream):
+                return
             while self._serve_one(stream, connection):
                 pass
         except (Ended, Hung):
@@ -144,6 +150,19 @@ class Origin:
                 self._streams.discard(stream)
                 self.open_connections -= 1
                 self.changed.notify_all()
+
+    def _shake_hands(self, stream):
+        try:
+            stream.socket = self.tls.wrap_socket(stream.socket, server_side=True)
+        except OSError as error:
+            with self.changed:
+                self.refused.append(str(error))
+                self.changed.notify_all()
+            return False
+        with self.changed:
+            self.handshakes.append(stream.socket.session_reused)
+            self.changed.notify_all()
+        return True
 
     def _serve_one(self, stream, connection):
         if not stream.buffer and not stream._more():
@@ -203,7 +222,8 @@ class Origin:
         """Listens on the same port again after refuse()."""
         self._ending = False
         self.listener = self._held.bind_another()
-        stamp_arrivals(self.listener)
+        if not self.tls:
+            stamp_arrivals(self.listener)
         self.listen()
 
     def end(self):

@@ -18,10 +18,19 @@ def curl(*arguments):
     return process.run([find("curl"), "--silent", "--show-error", "--noproxy", "*", *arguments])
 
 
-class Nginx:
-    """An nginx with one server block. All its files are in the test's folder."""
+def listens(address):
+    try:
+        dial(address).close()
+    except OSError:
+        return False
+    return True
 
-    def __init__(self, t, server, http="", name="nginx"):
+
+class Nginx:
+    """An nginx with one server block. All its files are in the test's folder. With `tls`, `{tls}` in the block is
+    another port, whose address is `tls_address`."""
+
+    def __init__(self, t, server, http="", name="nginx", tls=False):
         if not find("nginx"):
             t.skip("nginx is not installed")
         self.folder = t.path(name)
@@ -29,6 +38,11 @@ class Nginx:
         os.chmod(t.folder, 0o755)
         self.port = Port()
         self.address = f"127.0.0.1:{self.port.number}"
+        if tls:
+            port = Port()
+            t.defer(port.release)
+            self.tls_address = f"127.0.0.1:{port.number}"
+            server = server.format(tls=f"{port.number} reuseport")
         self.conf = os.path.join(self.folder, "nginx.conf")
         with open(self.conf, "w", encoding="utf-8") as out:
             out.write(self._text(server, http))

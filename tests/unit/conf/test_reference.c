@@ -215,8 +215,9 @@ static void the_sample_has_every_key_and_no_other(void **state)
 			char *pair = NULL;
 
 			if (i == SECTION_SERVER) {
+				const char *fallback = wanted.option->fallback;
 				assert_true(asprintf(&pair, " %s=%s", wanted.option->name,
-						    wanted.option->fallback) > 0);
+						    fallback ? fallback : "") > 0);
 				assert_non_null(strstr(text, pair));
 				free(pair);
 				continue;

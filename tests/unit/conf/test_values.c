@@ -152,8 +152,10 @@ static void addresses(void **state)
 		"unexpected \"ssl\" behind \"10.0.0.1:443\"; expected only ADDRESS:PORT");
 	bad("listener m", "bind = 443 ssl http2", "without TLS");
 	bad("listener m", "bind = 443 reuseport", "unexpected \"reuseport\" behind \"443\"");
-	parse_bad(TEXT_BASE "[upstream v]\nserver = https://a:443/\n", 11,
-		"\"https://a:443/\" is a URL; expected HOST:PORT");
+	parse_bad(TEXT_BASE "[upstream v]\nserver = http://a:80/\n", 11,
+		"\"http://a:80/\" is a URL; expected HOST:PORT");
+	parse_bad(TEXT_BASE "[upstream v]\nserver = https://a:443/b\n", 11,
+		"\"https://a:443/b\" has a path; expected https://HOST");
 	parse_bad(TEXT_BASE "[upstream v]\nserver = :80\n", 11, "\":80\" has no address; expected");
 	parse_bad(TEXT_BASE "[upstream v]\nserver = 80\n", 11, "\"80\" has no address; expected");
 	bad("listener m",
@@ -200,6 +202,17 @@ static void servers(void **state)
 	assert_int_equal(upstream->pace.amount, 50);
 	assert_int_equal(upstream->pace.per_ns, 1000000000);
 	assert_non_null(upstream->hash_key);
+	conf_release(conf);
+	conf = good("upstream v",
+		"server = https://api.internal\nserver = https://[::1]:8443/ weight=2\n"
+		"server = a:443 tls=off\nserver = a:444\nserver = a:445 tls_name=b\ntls = on");
+	upstream = &conf->upstreams[1];
+	assert_string_equal(upstream->servers[0].address.text, "api.internal:443");
+	assert_string_equal(upstream->servers[1].address.text, "[::1]:8443");
+	for (size_t i = 0; i < upstream->server_count; i++)
+		assert_int_equal(conf_server_has_tls(upstream, &upstream->servers[i]), i != 2);
+	assert_string_equal(conf_server_tls_name(upstream, &upstream->servers[1]), "::1");
+	assert_string_equal(conf_server_tls_name(upstream, &upstream->servers[4]), "b");
 	conf_release(conf);
 	bad("upstream v", "server = a:1 weight=0", "weight: 0 is out of bounds; expected 1 to 1k");
 	bad("upstream v", "server = a:1 wieght=2", "did you mean weight=?");

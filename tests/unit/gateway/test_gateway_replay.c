@@ -74,8 +74,8 @@ static void empty_messages_come_again(void **state)
 		"TEXT 0\r\n\r\nTEXT 2\r\nab\r\nTEXT 0\r\n\r\nTEXT 1\r\nc\r\nTEXT 1\r\nd\r\n");
 	accept_bytes(2, "");
 	say("");
-	assert_string_equal(replay_got(2),
-		"TEXT 0\r\n\r\nTEXT 1\r\nc\r\nTEXT 1\r\nd\r\nTEXT 0\r\n\r\n");
+	assert_string_equal(
+		replay_got(2), "TEXT 0\r\n\r\nTEXT 1\r\nc\r\nTEXT 1\r\nd\r\nTEXT 0\r\n\r\n");
 	accept_bytes(2, ""); /* all */
 	say("");
 	assert_string_equal(replay_got(0), "TEXT 0\r\n\r\n");

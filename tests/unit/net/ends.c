@@ -234,7 +234,7 @@ static void shake_hands(struct ends *ends)
 	}
 }
 
-static void tls_connect(struct ends *ends)
+static void connect_tls(struct ends *ends)
 {
 	struct tls_server *server = test_server();
 
@@ -306,9 +306,9 @@ const struct kind kinds[KINDS] = {
 		memory_receive, memory_noise, memory_end, memory_reset, memory_close},
 	{"faulty memory", true, false, true, true, false, NULL, faulty_connect, memory_send,
 		memory_receive, memory_noise, memory_end, memory_reset, memory_close},
-	{"TLS over tcp", true, true, true, false, true, &kinds[0], tls_connect, tls_send,
+	{"TLS over tcp", true, true, true, false, true, &kinds[0], connect_tls, tls_send,
 		tls_receive, tls_noise, tls_end, tls_reset, tls_close},
-	{"TLS over faulty memory", true, false, true, true, true, &kinds[3], tls_connect, tls_send,
+	{"TLS over faulty memory", true, false, true, true, true, &kinds[3], connect_tls, tls_send,
 		tls_receive, tls_noise, tls_end, tls_reset, tls_close},
 };
 

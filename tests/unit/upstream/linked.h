@@ -30,10 +30,11 @@ static inline void linked_note(struct exchange *exchange, const char *text)
 	strcat(linked->trace, text);
 }
 
-static inline void linked_connected(struct exchange *exchange, int error)
+static inline void linked_connected(struct exchange *exchange, int error, const char *why)
 {
 	char text[32];
 
+	(void)why;
 	snprintf(text, sizeof(text), "connected(%d) ", error);
 	linked_note(exchange, text);
 }

@@ -1,0 +1,28 @@
+/*
+ * The TLS towards a site's servers: the authorities and certificates of its configuration, read.
+ *
+ *   upstream's files --> first server's tls --same files--> that of each other (net/tls_client.h)
+ *
+ * A server whose settings and files are what they were keeps its struct tls_client over a reload,
+ * and with it its connections and its session. With any other, its connections from before are not
+ * used any more (upstream/server_connection.h).
+ */
+#ifndef SITE_SERVERS_TLS_H
+#define SITE_SERVERS_TLS_H
+
+#include <stdbool.h>
+
+struct conf;
+struct site;
+
+/*
+ * Reads the files of all upstreams. Where they are broken, the servers keep what they have in the
+ * site before, and the error log says so; where one has nothing before, or `before` is NULL: false,
+ * with lines in the error log.
+ */
+bool servers_tls_prepare(struct site *site, const struct site *before);
+
+/* Can all files be used? With a line on standard error for each upstream where they can't. */
+bool servers_tls_check(const struct conf *conf);
+
+#endif
