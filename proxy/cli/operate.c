@@ -260,13 +260,19 @@ static void print_sessions(const json_t *answer)
 		json_integer_value(json_object_get(answer, "total")));
 }
 
+static bool ends_session(const char *verb)
+{
+	return strcmp(verb, "drain") == 0 || strcmp(verb, "close") == 0 ||
+	       strcmp(verb, "abort") == 0;
+}
+
 static int run_sessions(struct call *call)
 {
 	struct query query;
 
 	if (call->word_count == 0)
 		return call_ask(call, "GET", "/api/v1/sessions", NULL, print_sessions);
-	if (call->word_count != 2) {
+	if (call->word_count != 2 || !ends_session(call->words[0])) {
 		fprintf(stderr, "sluice sessions: expected drain, close or abort, and an id\n");
 		return 2;
 	}

@@ -1,10 +1,13 @@
 /* See operate_keys.h. */
 #include "cli/operate_keys.h"
 
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/table.h"
+#include "conf/value.h"
 
 static void print_members(const json_t *answer)
 {
@@ -65,6 +68,17 @@ int cli_keys(struct call *call)
 	return 2;
 }
 
+static bool is_duration(const char *word)
+{
+	uint64_t ms;
+
+	if (scan_duration_ms(slice_of(word), &ms) && ms > 0)
+		return true;
+	fprintf(stderr,
+		"sluice override: invalid duration \"%s\"; expected one such as 90s or 1h\n", word);
+	return false;
+}
+
 int cli_override(struct call *call)
 {
 	const char *kind = call->words[1];
@@ -80,6 +94,8 @@ int cli_override(struct call *call)
 				"DURATION, deny DURATION or end\n");
 		return 2;
 	}
+	if (!is_end && !is_duration(call->words[call->word_count - 1]))
+		return 2;
 	if (is_plan)
 		body = json_pack("{s:s, s:s}", "plan", call->words[2], "for", call->words[3]);
 	else if (!is_end)
