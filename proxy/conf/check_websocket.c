@@ -40,6 +40,20 @@ static void refuse_content_types(struct build *build, const struct instance *ins
 				setting->option->name);
 }
 
+/* A node that forwards a request cannot tell a held response from a slow one. */
+static void warn_of_held_turns(struct build *build, const struct instance *instance)
+{
+	const struct conf_route *route = instance->object;
+	const struct setting *hold = instance_setting(instance, "grip_hold");
+
+	if (hold && route->holds_responses && route->sessions.of_fleet &&
+		route->sessions.ordering == CONF_ORDERING_STRICT)
+		build_warn(build, instance, hold->line,
+			"grip_hold: with session_scope = fleet and ordering = strict, a held "
+			"response delays its client's other requests at a node that forwards "
+			"them; expected ordering = writes");
+}
+
 void check_websocket(struct build *build, const struct instance *instance)
 {
 	const struct conf_route *route = instance->object;
@@ -54,6 +68,7 @@ void check_websocket(struct build *build, const struct instance *instance)
 			"grip_hold: this sluice was built without WebSockets; expected off, or a "
 			"build with libwslay");
 #endif
+	warn_of_held_turns(build, instance);
 	if (websocket->mode == CONF_WEBSOCKET_TUNNEL)
 		return;
 	if (mode && !has_websocket(&route->upgrades))

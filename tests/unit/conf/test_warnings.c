@@ -1,4 +1,6 @@
 /* Warnings: valid, but hardly meant. The snapshot is there, and has them. */
+#include "config.h"
+
 #include "text.h"
 #include "conf/options.h"
 #include "tests/unit/suite.h"
@@ -260,6 +262,24 @@ static bool has_word(const struct option *option, const char *word)
 }
 
 /* A need names an option of its section, and a word of it if it has words. */
+#if defined(HAVE_REDIS) && defined(HAVE_WEBSOCKET)
+#define TEXT_OWNED                                                                                 \
+	TEXT_USED "[fleet]\nstore = redis://h\nbind = 127.0.0.1:9\nsecret = ${TEST_SECRET}\n"      \
+		  "[route r]\nupstream = u\nsession = header:X\nsession_scope = fleet\n"
+
+static void held_responses_in_order(void **state)
+{
+	(void)state;
+	setenv("TEST_SECRET", "0123456789abcdef", 1);
+	warned(TEXT_OWNED "ordering = strict\ngrip_hold = on\n", 20,
+		"[route r] grip_hold: with session_scope = fleet and ordering = strict, a held "
+		"response delays its client's other requests at a node that forwards them; "
+		"expected ordering = writes");
+	conf_release(silent(TEXT_OWNED "ordering = writes\ngrip_hold = on\n"));
+	conf_release(silent(TEXT_OWNED "ordering = strict\n"));
+}
+#endif
+
 static void needs_can_be_met(void **state)
 {
 	unsigned count = 0;
@@ -297,6 +317,9 @@ UNIT_SUITE(test_warnings)
 		cmocka_unit_test(paths_read_in_several_ways),
 		cmocka_unit_test(quotas_for_invented_keys),
 		cmocka_unit_test(options_without_what_they_need),
+#if defined(HAVE_REDIS) && defined(HAVE_WEBSOCKET)
+		cmocka_unit_test(held_responses_in_order),
+#endif
 		cmocka_unit_test(needs_can_be_met),
 		cmocka_unit_test(warnings_have_an_end),
 		cmocka_unit_test(by_line),
