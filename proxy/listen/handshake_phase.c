@@ -9,6 +9,8 @@
 #include "net/stream.h"
 #include "worker/worker.h"
 
+#define DISCARDS_A_TURN 16
+
 struct handshake {
 	struct stream stream;
 	struct listener *listener;
@@ -99,17 +101,19 @@ static void set_end(struct handshake *h, uint64_t end_ms, uint64_t now_ms)
 		deadline_set(deadline, end_ms, now_ms);
 }
 
-/* What it sends is of no use. */
+/* What it sends is of no use. A client that sends faster than it is read has its turn only. */
 static void discard_input(struct handshake *h)
 {
 	char bytes[4096];
-	enum stream_result result;
+	enum stream_result result = STREAM_OK;
 
-	do {
+	for (unsigned reads = 0; reads < DISCARDS_A_TURN && result == STREAM_OK; reads++) {
 		struct buffer buffer = {.at = bytes, .capacity = sizeof(bytes)};
 		result = stream_read(&h->stream, &buffer);
-	} while (result == STREAM_OK);
-	if (result != STREAM_AGAIN)
+	}
+	if (result == STREAM_OK)
+		stream_yield(&h->stream);
+	else if (result != STREAM_AGAIN)
 		close_one(h, STATS_HANDSHAKES_FAILED, "an HTTP request without TLS");
 }
 

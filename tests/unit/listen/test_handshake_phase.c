@@ -95,15 +95,21 @@ static void end(struct world *w)
 	stage_end(w->stage);
 }
 
-static struct memory_peer *come(struct world *w, unsigned bytes, const char *protocol)
+static struct memory_peer *come_with_room(
+	struct world *w, size_t room, unsigned bytes, const char *protocol)
 {
-	struct memory_peer *peer = memory_handshake_new(&w->export, ROOM, bytes, protocol);
+	struct memory_peer *peer = memory_handshake_new(&w->export, room, bytes, protocol);
 
 	fake.next = &w->export;
 	fake.waiting = 1;
 	fake.ready(&w->listener->acceptor);
 	stage_turn(w->stage);
 	return peer;
+}
+
+static struct memory_peer *come(struct world *w, unsigned bytes, const char *protocol)
+{
+	return come_with_room(w, ROOM, bytes, protocol);
 }
 
 static void leave(struct world *w, struct memory_peer *peer)
@@ -218,6 +224,29 @@ static void one_that_speaks_without_it_is_told(void **state)
 		memory_peer_close(peer);
 		end(&w);
 	}
+}
+
+/* It sends faster than it is read. */
+static void what_it_sends_has_its_turn_only(void **state)
+{
+	static char much[1024 * 1024] = "HEAD / and more";
+	struct world w;
+
+	(void)state;
+	begin(&w, &plain);
+	struct memory_peer *peer = come_with_room(&w, sizeof(much), 3, NULL);
+	assert_int_equal(memory_peer_send(peer, much, sizeof(much)), sizeof(much));
+	stage_turn(w.stage);
+	assert_in_range(memory_peer_send(peer, much, sizeof(much)), 1, 128 * 1024);
+	for (unsigned turn = 0; turn < 64; turn++)
+		stage_turn(w.stage);
+	assert_int_equal(memory_peer_send(peer, much, sizeof(much)), sizeof(much));
+	assert_int_equal(w.listener->connections, 1);
+	memory_peer_close(peer);
+	for (unsigned turn = 0; turn < 64; turn++)
+		stage_turn(w.stage);
+	assert_int_equal(w.listener->connections, 0);
+	end(&w);
 }
 
 /* ---- its bounds ------------------------------------------------------------------------------ */
@@ -339,6 +368,7 @@ UNIT_SUITE(test_handshake_phase)
 		cmocka_unit_test(the_handshake_chooses_the_protocol),
 		cmocka_unit_test(a_failed_one_is_no_client),
 		cmocka_unit_test(one_that_speaks_without_it_is_told),
+		cmocka_unit_test(what_it_sends_has_its_turn_only),
 		cmocka_unit_test(it_has_a_deadline_that_bytes_do_not_move),
 		cmocka_unit_test(the_oldest_leaves_beyond_the_bound),
 		cmocka_unit_test(a_silent_one_makes_room),
