@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "daemon/daemon.h"
 #include "gate/gate.h"
+#include "gate/matches.h"
 #include "gate/readings.h"
 #include "http/forwarded.h"
 #include "http/parser.h"
@@ -166,7 +167,7 @@ static struct route_match match_route(
 {
 	const struct site *site = request->daemon->site;
 	const char *name = admin_argument(request, "route");
-	struct route_scratch *scratch = route_scratch_new();
+	struct route_scratch *scratch = question->input.scratch;
 	struct route_match match = {.outcome = ROUTE_NONE};
 
 	for (size_t i = 0; name && i < site->conf->route_count; i++) {
@@ -174,6 +175,8 @@ static struct route_match match_route(
 			match = (struct route_match){
 				.outcome = ROUTE_FOUND, .route = &site->conf->routes[i]};
 	}
+	if (scratch)
+		route_scratch_ask(scratch, gate_matches(site->gate), &question->input);
 	if (!name && scratch)
 		match = route_match(site->routes, scratch, question->input.host, question->path,
 			question->head.method);
@@ -181,7 +184,6 @@ static struct route_match match_route(
 		     readings_differ(site->routes, scratch, question->input.host,
 			     question->target.path, question->head.method, &match,
 			     question->path_text, sizeof(question->path_text));
-	route_scratch_free(scratch);
 	return match;
 }
 
@@ -220,8 +222,20 @@ static json_t *limit_of(const struct gate_limit *limit)
 		limit->limit->shadow);
 }
 
+/* Each match of the configuration: does it hold? */
+static json_t *matches_of(const struct conf *conf, uint64_t holds)
+{
+	json_t *matches = json_object();
+
+	for (size_t i = 0; i < conf->matches.count; i++)
+		json_object_set_new(
+			matches, conf->matches.items[i].name, json_boolean(holds >> i & 1));
+	return matches;
+}
+
+/* `holds`: the matches that do, as bits. */
 static void respond_verdict(struct admin_request *request, const struct conf_route *route,
-	const struct gate_verdict *verdict)
+	uint64_t holds, const struct gate_verdict *verdict)
 {
 	static const struct {
 		const char *word;
@@ -231,6 +245,7 @@ static void respond_verdict(struct admin_request *request, const struct conf_rou
 		[GATE_REFUSE] = {"refuse", 429},
 		[GATE_DENY] = {"deny", 403},
 		[GATE_AMBIGUOUS] = {"ambiguous key", 400},
+		[GATE_UNDECIDED] = {"undecided match", 400},
 		[GATE_NO_KEY] = {"no key", 401},
 		[GATE_UNKNOWN] = {"unknown key", 403},
 		[GATE_UNAVAILABLE] = {"unavailable", 503}};
@@ -239,13 +254,14 @@ static void respond_verdict(struct admin_request *request, const struct conf_rou
 
 	for (unsigned i = 0; i < verdict->limit_count; i++)
 		json_array_append_new(limits, limit_of(&verdict->limits[i]));
-	json_t *answer = json_pack("{s:s, s:o, s:s, s:s, s:s?, s:s, s:o, s:o, s:b, s:b, s:o}",
+	json_t *answer = json_pack("{s:s, s:o, s:s, s:s, s:s?, s:s, s:o, s:o, s:b, s:b, s:o, s:o}",
 		"outcome", outcomes[verdict->outcome].word, "status",
 		status ? json_integer(status) : json_null(), "route", route->name, "upstream",
 		route->upstream->name, "plan", verdict->plan ? verdict->plan->name : NULL, "lane",
 		verdict->lane == CONF_LANE_HIGH ? "high" : "normal", "caller",
 		text_of(&verdict->caller), "session", text_of(&verdict->session), "exempt",
-		verdict->exempt, "override", verdict->overridden, "limits", limits);
+		verdict->exempt, "override", verdict->overridden, "matches",
+		matches_of(request->daemon->site->conf, holds), "limits", limits);
 	if (answer && verdict->violated)
 		json_object_set_new(answer, "retry_after_ms",
 			verdict->retry_after_ms == UINT64_MAX
@@ -261,6 +277,7 @@ static void respond_verdict(struct admin_request *request, const struct conf_rou
 /* A request that waits for the store. */
 struct fleet_request {
 	const struct conf_route *route;
+	uint64_t holds; /* matches */
 	struct gate_identity identity;
 	struct gate_verdict verdict;
 };
@@ -347,11 +364,11 @@ static void on_answer(struct fleet_call *call)
 	judge_all(daemon, &call->inquiry, &asked->identity, &judgement.limits);
 	gate_conclude(&asked->identity, &judgement, NULL, daemon_throttle_ns(daemon), 0,
 		&asked->verdict, &receipt);
-	respond_verdict(call->request, asked->route, &asked->verdict);
+	respond_verdict(call->request, asked->route, asked->holds, &asked->verdict);
 }
 
 static void explain_fleet(struct admin_request *request, const struct conf_route *route,
-	const struct gate_identity *identity)
+	uint64_t holds, const struct gate_identity *identity)
 {
 	struct daemon *daemon = request->daemon;
 	struct fleet_request *asked = calloc(1, sizeof(*asked));
@@ -362,10 +379,10 @@ static void explain_fleet(struct admin_request *request, const struct conf_route
 		admin_respond_problem(request, 503, "No memory.");
 		return;
 	}
-	*asked = (struct fleet_request){.route = route, .identity = *identity};
+	*asked = (struct fleet_request){.route = route, .holds = holds, .identity = *identity};
 	bool is_judged = gate_begin(daemon->site->gate, route, identity, &asked->verdict, &receipt);
 	if (!is_judged)
-		respond_verdict(request, route, &asked->verdict);
+		respond_verdict(request, route, holds, &asked->verdict);
 	struct fleet_call *call = is_judged ? fleet_calls_add(request, on_answer) : NULL;
 	if (!call) {
 		free(asked);
@@ -386,14 +403,20 @@ static void explain_fleet(struct admin_request *request, const struct conf_route
 #else
 
 static void explain_fleet(struct admin_request *request, const struct conf_route *route,
-	const struct gate_identity *identity)
+	uint64_t holds, const struct gate_identity *identity)
 {
+	(void)holds;
 	(void)route;
 	(void)identity;
 	admin_respond_problem(request, 400, "sluice was built without a store.");
 }
 
 #endif
+
+static uint64_t all_bits(size_t count)
+{
+	return count == 0 ? 0 : UINT64_MAX >> (64 - count);
+}
 
 void admin_get_explain(struct admin_request *request)
 {
@@ -406,24 +429,29 @@ void admin_get_explain(struct admin_request *request)
 		admin_respond_problem(request, 503, "No memory.");
 		return;
 	}
+	question->input.scratch = route_scratch_new();
 	const char *wrong = read_question(question, request);
 	const struct conf_route *route = NULL;
 	if (wrong)
 		admin_respond_problem(request, 400, wrong);
 	else
 		route = find_route(request, question);
+	uint64_t holds = 0;
 	if (route) {
 		question->input.route = slice_of(route->name);
 		question->input.now_s = clock_wall_ns() / CLOCK_NS_PER_S;
 		gate_identify(daemon->site->gate, route, &question->input, &identity);
+		holds = matches_find(gate_matches(daemon->site->gate),
+			all_bits(daemon->site->conf->matches.count), &question->input);
 	}
 	if (route && identity.authority) {
-		explain_fleet(request, route, &identity);
+		explain_fleet(request, route, holds, &identity);
 	} else if (route) {
 		gate_explain(
 			daemon->site->gate, route, &identity, daemon_throttle_ns(daemon), &verdict);
-		respond_verdict(request, route, &verdict);
+		respond_verdict(request, route, holds, &verdict);
 	}
+	route_scratch_free(question->input.scratch);
 	http_head_clear(&question->head);
 	free(question);
 }

@@ -282,6 +282,21 @@ static int run_sessions(struct call *call)
 	return query_ask(&query, call, "POST", NULL, print_status);
 }
 
+/* The matches of the configuration: those that hold, and those that do not. */
+static void print_matches(json_t *matches)
+{
+	const char *name, *separator = "matches: ";
+	json_t *holds;
+
+	json_object_foreach(matches, name, holds)
+	{
+		printf("%s%s%s", separator, json_is_true(holds) ? "" : "!", name);
+		separator = ", ";
+	}
+	if (json_object_size(matches) > 0)
+		putchar('\n');
+}
+
 static void print_explain(const json_t *answer)
 {
 	static const struct table_column columns[] = {{"LIMIT", "limit", TABLE_TEXT},
@@ -291,6 +306,7 @@ static void print_explain(const json_t *answer)
 	const json_t *limits = json_object_get(answer, "limits");
 
 	table_print_members(stdout, answer);
+	print_matches(json_object_get(answer, "matches"));
 	if (json_array_size(limits) > 0) {
 		putchar('\n');
 		table_print(stdout, limits, columns, COUNT(columns));

@@ -202,7 +202,7 @@ static void unknown_section(struct build *build, unsigned line, struct slice kin
 	else
 		conf_errors_add(build->errors, build->name, line,
 			"unknown section [%.*s]; expected sluice, admin, listener, upstream, "
-			"limit, plans, plan, fleet, semaphore or route",
+			"match, limit, plans, plan, fleet, semaphore or route",
 			SLICE_ARGS(kind));
 }
 
@@ -438,6 +438,7 @@ static void collect_all(struct build *build)
 
 	conf->listeners = collect(build, SECTION_LISTENER, &conf->listener_count);
 	conf->upstreams = collect(build, SECTION_UPSTREAM, &conf->upstream_count);
+	conf->matches.items = collect(build, SECTION_MATCH, &conf->matches.count);
 	conf->limits = collect(build, SECTION_LIMIT, &conf->limit_count);
 	conf->plans = collect(build, SECTION_PLAN, &conf->plan_count);
 	conf->fleet.semaphores.items =
@@ -453,6 +454,10 @@ static void collect_all(struct build *build)
 		case SECTION_UPSTREAM:
 			((struct conf_upstream *)instance->object)->name = instance->name;
 			((struct conf_upstream *)instance->object)->line = instance->line;
+			break;
+		case SECTION_MATCH:
+			((struct conf_match *)instance->object)->name = instance->name;
+			((struct conf_match *)instance->object)->line = instance->line;
 			break;
 		case SECTION_LIMIT:
 			((struct conf_limit *)instance->object)->name = instance->name;
@@ -482,6 +487,8 @@ static void collect_all(struct build *build)
 	add_internal_listener(build);
 	for (unsigned i = 0; i < conf->upstream_count; i++)
 		conf->upstreams[i].index = i;
+	for (unsigned i = 0; i < conf->matches.count; i++)
+		conf->matches.items[i].index = i;
 	for (unsigned i = 0; i < conf->limit_count; i++)
 		conf->limits[i].index = i;
 }

@@ -103,6 +103,13 @@ void check_snapshot(struct build *build);
 /* Does the section's value of another option give this one an effect? options.h: needs. check.c */
 bool check_has_effect(const struct instance *instance, const struct option *option);
 
+/* Of a [match], and over all of them. check_match.c */
+void check_match(struct build *build, const struct instance *instance);
+void check_matches(struct build *build);
+/* Fills `when` from the names that the section's option `key` has. */
+void check_when(struct build *build, const struct instance *instance, const char *key,
+	struct conf_when *when);
+
 /* The part of that which is about limits: one [limit], and those of all routes. check_limits.c */
 void check_limit(struct build *build, const struct instance *instance);
 void check_limits_of_routes(struct build *build);

@@ -160,6 +160,17 @@ static void *resolve(struct build *build, const struct instance *instance,
 	return NULL;
 }
 
+/* Does a plan have a condition, so that callers get it without a key? */
+static bool has_plan_with_condition(const struct build *build)
+{
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		if (instance->section->id == SECTION_PLAN && instance_setting(instance, "when"))
+			return true;
+	}
+	return false;
+}
+
 /* The word `plan` in a route's key. */
 static void add_plan(struct build *build, const struct instance *instance,
 	const struct reference *reference, struct conf_limits *limits)
@@ -169,10 +180,10 @@ static void add_plan(struct build *build, const struct instance *instance,
 	if (limits->plan)
 		build_fail(build, instance, reference->line,
 			"%s: \"plan\" is given twice; expected it once", key);
-	else if (!find_named(build, SECTION_PLANS, ""))
+	else if (!find_named(build, SECTION_PLANS, "") && !has_plan_with_condition(build))
 		build_fail(build, instance, reference->line,
 			"%s: \"plan\" has no effect without [plans]; expected that section, with "
-			"key = KEY",
+			"key = KEY, or a plan with when",
 			key);
 	if (!limits->plan)
 		limits->plan_position = limits->count;
@@ -252,15 +263,17 @@ static void check_plan(struct build *build, const struct instance *instance)
 	const struct setting *callers = instance_setting(instance, "callers");
 
 	resolve_limits(build, instance, "limits", &plan->limits);
+	check_when(build, instance, "when", &plan->when);
 	if (strcmp(plan->name, "default") == 0) {
 		build->conf->default_plan = plan;
 		if (callers)
 			build_fail(build, instance, callers->line,
 				"callers: this plan is for callers on no list; expected none");
-	} else if (instance_lacks(instance, "callers") && !find_named(build, SECTION_ADMIN, "")) {
+	} else if (instance_lacks(instance, "callers") && instance_lacks(instance, "when") &&
+		   !find_named(build, SECTION_ADMIN, "")) {
 		build_fail(build, instance, instance->line,
-			"has no callers; expected callers = file:PATH, or [admin], through which "
-			"keys can be added");
+			"has no callers; expected callers = file:PATH, when = MATCH, or [admin], "
+			"through which keys can be added");
 	}
 }
 
@@ -308,6 +321,9 @@ static void resolve_names(struct build *build, const struct instance *instance)
 			route->websocket.max_sockets =
 				resolve(build, instance, reference, SECTION_LIMIT);
 	}
+	check_when(build, instance, "when", &route->when);
+	check_when(build, instance, "allow", &route->access.allow_when);
+	check_when(build, instance, "deny", &route->access.deny_when);
 	resolve_limits(build, instance, "limits", &route->limits);
 	resolve_limits(build, instance, "message_limits", &route->websocket.limits);
 }
@@ -353,16 +369,24 @@ static void check_route(struct build *build, const struct instance *instance)
 
 /* ---- over sections ---- */
 
+/* Is it a plan that callers get by their key, or by having none? */
+static bool needs_key(const struct instance *instance, bool has_condition)
+{
+	return instance->section->id == SECTION_PLAN && !instance_setting(instance, "when") &&
+	       !(has_condition && strcmp(instance->name, "default") == 0);
+}
+
 static void check_plans(struct build *build)
 {
 	const struct conf *conf = build->conf;
 	const struct instance *plans = NULL, *plan = NULL;
+	bool has_condition = has_plan_with_condition(build);
 
 	for (const struct instance *instance = build->source->instances; instance;
 		instance = instance->next) {
 		if (instance->section->id == SECTION_PLANS)
 			plans = instance;
-		if (instance->section->id == SECTION_PLAN && !plan)
+		if (needs_key(instance, has_condition) && !plan)
 			plan = instance;
 	}
 	if (plan && !plans)
@@ -635,6 +659,8 @@ void check_snapshot(struct build *build)
 			check_listener(build, instance);
 		else if (instance->section->id == SECTION_UPSTREAM)
 			check_upstream(build, instance);
+		else if (instance->section->id == SECTION_MATCH)
+			check_match(build, instance);
 		else if (instance->section->id == SECTION_LIMIT)
 			check_limit(build, instance);
 		else if (instance->section->id == SECTION_PLAN)
@@ -649,6 +675,7 @@ void check_snapshot(struct build *build)
 			check_semaphore(build, instance);
 		check_needs(build, instance);
 	}
+	check_matches(build);
 	check_semaphore_nodes(build);
 	check_plans(build);
 	check_limits_of_routes(build);

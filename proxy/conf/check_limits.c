@@ -103,6 +103,7 @@ void check_limit(struct build *build, const struct instance *instance)
 	if (limit->algorithm != CONF_LIMIT_RING)
 		check_not(build, instance, "precision", "only a ring has one",
 			"algorithm = ring and no calendar, or no precision");
+	check_when(build, instance, "when", &limit->when);
 	check_limit_of_fleet(build, instance);
 	check_by_library(build, instance);
 }
@@ -128,6 +129,33 @@ static size_t count_limits(const struct conf_limits *limits, const struct conf_p
 		count += !check_limits_have(limits, plan->limits.items[i]);
 	return count + (further && !check_limits_have(limits, further) &&
 			       !(plan && check_limits_have(&plan->limits, further)));
+}
+
+/* Adds the condition of a limit to the different ones. */
+static unsigned add_when(
+	const struct conf_when **whens, unsigned count, const struct conf_limit *limit)
+{
+	bool is_known = !conf_when_is_set(&limit->when) || count > WHENS_MOST;
+
+	for (unsigned i = 0; i < count && !is_known; i++)
+		is_known = conf_when_equal(whens[i], &limit->when);
+	if (!is_known)
+		whens[count++] = &limit->when;
+	return count;
+}
+
+/* Different conditions among the limits that judge a request: as count_limits. */
+static unsigned count_conditions(const struct conf_limits *limits, const struct conf_plan *plan,
+	const struct conf_limit *further)
+{
+	const struct conf_when *whens[WHENS_MOST + 1];
+	unsigned count = 0;
+
+	for (size_t i = 0; i < limits->count; i++)
+		count = add_when(whens, count, limits->items[i]);
+	for (size_t i = 0; plan && i < plan->limits.count; i++)
+		count = add_when(whens, count, plan->limits.items[i]);
+	return further ? add_when(whens, count, further) : count;
 }
 
 /* What could never be admitted is a mistake. */
@@ -196,6 +224,22 @@ static void check_former_names(struct build *build)
 	}
 }
 
+static void check_conditions(struct build *build, const struct instance *instance,
+	const struct setting *setting, const struct conf_limits *limits,
+	const struct conf_limit *further)
+{
+	const struct conf *conf = build->conf;
+	bool is_over = count_conditions(limits, NULL, further) > WHENS_MOST;
+
+	for (size_t i = 0; i < conf->plan_count && limits->plan; i++)
+		is_over |= count_conditions(limits, &conf->plans[i], further) > WHENS_MOST;
+	if (is_over)
+		build_fail(build, instance, setting->line,
+			"%s: the limits have more than %d different conditions (when); expected "
+			"fewer, as a match that joins some",
+			setting->option->name, WHENS_MOST);
+}
+
 static void check_limit_count(struct build *build, const struct instance *instance, const char *key,
 	const struct conf_limits *limits, const struct conf_limit *further)
 {
@@ -205,6 +249,7 @@ static void check_limit_count(struct build *build, const struct instance *instan
 
 	if (!setting)
 		return;
+	check_conditions(build, instance, setting, limits, further);
 	if (count > MOST_LIMITS) {
 		build_fail(build, instance, setting->line, "%s: there are %zu; expected at most %d",
 			key, count, MOST_LIMITS);

@@ -63,7 +63,9 @@ static struct claim *list_claims(struct build *build, size_t *count)
 		const struct conf_route *route = instance->object;
 		size_t hosts;
 
-		if (instance->section->id != SECTION_ROUTE || is_unclear(instance))
+		/* One with a condition leaves requests to those behind it. */
+		if (instance->section->id != SECTION_ROUTE || is_unclear(instance) ||
+			!instance_lacks(instance, "when"))
 			continue;
 		hosts = route->hosts.count ? route->hosts.count : 1;
 		for (size_t i = 0; i < hosts; i++) {

@@ -12,8 +12,8 @@
  * `routes`, which are sorted from the most specific. Times are in milliseconds unless the name has
  * another unit.
  *
- * The structs of a section are in a header of their own: listener.h, upstream.h, limit.h, route.h,
- * fleet.h.
+ * The structs of a section are in a header of their own: listener.h, upstream.h, match.h, limit.h,
+ * route.h, fleet.h.
  */
 #ifndef CONF_CONF_H
 #define CONF_CONF_H
@@ -29,6 +29,7 @@
 #include "conf/limit.h"
 #include "conf/lines.h"
 #include "conf/listener.h"
+#include "conf/match.h"
 #include "conf/route.h"
 #include "conf/terms.h"
 #include "conf/upstream.h"
@@ -51,10 +52,13 @@ struct conf_admin {
 	bool dashboard;
 };
 
-/* The names that sluice uses for itself towards servers. */
+enum conf_traceparent { CONF_TRACEPARENT_PASS, CONF_TRACEPARENT_BEGIN, CONF_TRACEPARENT_OFF };
+
+/* What sluice adds to requests about the way that they took. */
 struct conf_hop {
 	const char *via; /* pseudonym in Via; NULL when off, the default */
-	bool forwarded;  /* send Forwarded (RFC 7239) too, on */
+	enum conf_traceparent traceparent;
+	bool forwarded; /* send Forwarded (RFC 7239) too, on */
 };
 
 /* A claim of Grip-Sig, and of no publisher's token. The same key signs both: without it, a program
@@ -68,8 +72,6 @@ struct conf_grip {
 };
 
 enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };
-
-enum conf_traceparent { CONF_TRACEPARENT_PASS, CONF_TRACEPARENT_BEGIN, CONF_TRACEPARENT_OFF };
 
 /* The callers' use of their limits, in files for invoices. */
 struct conf_usage {
@@ -121,7 +123,6 @@ struct conf {
 	uint32_t buffer_bytes;        /* buffer_size: one read, 32k */
 	struct conf_body_store body_store;
 	struct conf_logs logs;
-	enum conf_traceparent traceparent;
 	const char *request_id_field; /* request_id = X-Request-Id; NULL when off */
 	struct conf_hop hop;
 	const char *pid_file;
@@ -134,6 +135,7 @@ struct conf {
 	size_t listener_count;
 	struct conf_upstream *upstreams;
 	size_t upstream_count;
+	struct conf_matches matches;
 	struct conf_limit *limits;
 	size_t limit_count;
 	struct conf_key_facts keys;

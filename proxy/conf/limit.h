@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "conf/key.h"
+#include "conf/match.h"
 #include "conf/terms.h"
 
 enum conf_limit_algorithm {
@@ -56,6 +57,7 @@ struct conf_limit {
 	unsigned index;  /* in conf.limits */
 	const char *was; /* the name that it had before; NULL: none */
 	const struct conf_key *key;
+	struct conf_when when;               /* it applies only then */
 	enum conf_limit_algorithm algorithm; /* algorithm = ring | gcra; calendar follows from the
 						rate; concurrency = N instead of rate */
 	enum conf_limit_unit unit;
@@ -99,6 +101,7 @@ struct conf_plan {
 	const char *name;
 	unsigned line;
 	struct conf_limits limits;
+	struct conf_when when; /* of callers on no list: those of whose requests this holds */
 	enum conf_lane lane;
 	uint32_t weight;          /* its callers' share at a busy upstream, 1 */
 	const char *callers_path; /* file: one key a line; NULL for the default plan */

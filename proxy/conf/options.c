@@ -22,6 +22,10 @@ const struct option_section option_sections[SECTIONS] = {
 	{SECTION_SERVER, "server", false, false, sizeof(struct conf_server),
 		options_server, &options_server_count,
 		"Options that may follow the address on a server line, as key=value without blanks."},
+	{SECTION_MATCH, "match", true, false, sizeof(struct conf_match),
+		options_match, &options_match_count,
+		"A named condition on a request, for the when of limits, plans and routes, and for "
+		"allow and deny."},
 	{SECTION_LIMIT, "limit", true, false, sizeof(struct conf_limit),
 		options_limit, &options_limit_count,
 		"A quota: how much, per period, by which key."},

@@ -98,6 +98,7 @@ enum section_id {
 	SECTION_LISTENER,
 	SECTION_UPSTREAM,
 	SECTION_SERVER, /* not a section of the file: the options on a `server` line */
+	SECTION_MATCH,
 	SECTION_LIMIT,
 	SECTION_PLANS,
 	SECTION_PLAN,
@@ -136,10 +137,11 @@ void option_bound_text(const struct option *option, uint64_t bound, char *out, s
 extern const struct option_word option_tls_versions[];
 extern const struct option options_sluice[], options_admin[], options_listener[];
 extern const struct option options_upstream[], options_server[];
-extern const struct option options_limit[], options_plans[], options_plan[];
+extern const struct option options_match[], options_limit[], options_plans[], options_plan[];
 extern const struct option options_fleet[], options_semaphore[], options_route[];
 extern const size_t options_sluice_count, options_admin_count, options_listener_count;
 extern const size_t options_upstream_count, options_server_count;
+extern const size_t options_match_count;
 extern const size_t options_limit_count, options_plans_count, options_plan_count;
 extern const size_t options_fleet_count, options_semaphore_count, options_route_count;
 
@@ -164,6 +166,8 @@ extern const struct option_type type_broker;
 extern const struct option_type type_include;
 /* value_key.c: */
 extern const struct option_type type_key;
+/* value_match.c: */
+extern const struct option_type type_tests, type_when;
 /* value_limit.c: */
 extern const struct option_type type_rate, type_concurrency, type_precision, type_ban;
 extern const struct option_type type_on_exceed, type_pace, type_in_flight;

@@ -70,6 +70,8 @@ const struct option options_limit[] = {
 		NEEDS("scope", "fleet"),
 		.help = "With scope = fleet, rule for this limit while the store does not answer, "
 			"in place of the one in [fleet]."},
+	{"when", &type_when, LIVE, AT(when), .flags = OPTION_REPEATABLE,
+		.help = "Matches that must hold, or with ! must not, for the limit to apply."},
 	{"was", &type_text, LIVE, AT(was),
 		.help = "Previous name of the limit, whose counters it continues, over a reload "
 			"or a restart."},
@@ -100,10 +102,13 @@ const struct option options_plan[] = {
 		.help = "Lane of the plan's callers."},
 	{"weight", &type_count32, LIVE, AT(weight), .fallback = "1", BETWEEN(1, 1000),
 		.help = "Share of each of the plan's callers at a busy upstream."},
+	{"when", &type_when, LIVE, AT(when), .flags = OPTION_REPEATABLE,
+		.help = "Matches that must hold, or with ! must not, for callers on no list to "
+			"get this plan: the first in the file whose matches do."},
 	{"callers", &type_callers, LIVE, AT(callers_path),
 		.help = "File of the callers' keys, one per line, or sha256: and the hexadecimal "
-			"SHA-256 of a key; required in all plans but default unless there is an "
-			"[admin]."},
+			"SHA-256 of a key; required in all plans but default and those with when, "
+			"unless there is an [admin]."},
 };
 const size_t options_plan_count = COUNT(options_plan);
 OPTIONS_FIT(options_plan);

@@ -60,6 +60,9 @@ const struct option options_route[] = {
 			"that match a regular expression."},
 	{"method", &type_methods, LIVE, FREE, AT(methods), .flags = OPTION_REPEATABLE,
 		.help = "Methods that the route serves, HEAD with GET; unset, any but TRACE."},
+	{"when", &type_when, LIVE, FREE, AT(when), .flags = OPTION_REPEATABLE,
+		.help = "Matches that must hold, or with ! must not, for the route to serve a "
+			"request; otherwise the next route that fits does."},
 	{"upstream", &type_reference, LIVE, FREE, AT(upstream), .flags = OPTION_REQUIRED,
 		.help = "Upstream to which the requests are forwarded."},
 	{"limits", &type_references, LIVE, RESTRICTS, AT(limits), .flags = OPTION_REPEATABLE,
@@ -311,8 +314,9 @@ const struct option options_route[] = {
 		.words = ratelimit_headers,
 		.help = "Rate-limit fields in responses; inherit is the listener's value."},
 	{"allow", &type_access, LIVE, FREE, AT(access.allow_addresses), .flags = OPTION_REPEATABLE,
-		.help = "Callers without limits: networks, and files of networks and keys, one "
-			"per line; keys are compared with the first limit's key."},
+		.help = "Callers without limits: networks, files of networks and keys, one per "
+			"line, and match:NAME or match:!NAME; keys are compared with the first "
+			"limit's key."},
 	{"deny", &type_access, LIVE, RESTRICTS, AT(access.deny_addresses), .flags = OPTION_REPEATABLE,
 		.help = "Callers that get 403, in the same form; deny takes precedence over "
 			"allow."},

@@ -124,7 +124,7 @@ const struct option options_sluice[] = {
 	{"request_id", &type_token_or_off, LIVE, AT(request_id_field), .fallback = "X-Request-Id",
 		.help = "Field from which a request's id is taken; sluice generates a missing id, "
 			"and passes the id on in this field."},
-	{"traceparent", &type_word, LIVE, AT(traceparent), .fallback = "pass",
+	{"traceparent", &type_word, LIVE, AT(hop.traceparent), .fallback = "pass",
 		.words = traceparent_modes,
 		.help = "Whether a valid traceparent (W3C Trace Context) is only passed on "
 			"(pass), or a trace is also begun, sampled, for requests without one "

@@ -4,6 +4,7 @@
  *   host     exact, then wildcards from the longest suffix, then any
  *   path     exact, then regular expressions in file order, then prefixes from the longest
  *   method   with methods before without
+ *   when     with a condition before without
  *   file     what stands first
  *
  * Regular expressions precede prefixes, as a prefix of "/" has all paths.
@@ -50,6 +51,8 @@ static int compare_below_host(const struct conf_route *a, const struct conf_rout
 		order = compare_numbers(strlen(b->path), strlen(a->path));
 	if (order == 0 && a->path_kind != CONF_PATH_REGEX)
 		order = (a->methods == 0) - (b->methods == 0);
+	if (order == 0 && a->path_kind != CONF_PATH_REGEX)
+		order = conf_when_is_set(&b->when) - conf_when_is_set(&a->when);
 	if (order == 0)
 		order = compare_numbers(a->line, b->line);
 	return order;

@@ -54,7 +54,13 @@ struct conf_sessions {
 struct conf_access {
 	struct conf_cidrs allow_addresses, deny_addresses; /* allow = 10.0.0.0/8, file:vip.keys */
 	struct conf_text_list allow_keys, deny_keys;
+	struct conf_when allow_when, deny_when; /* match:NAME, match:!NAME: any of these bits */
 };
+
+static inline bool conf_access_has_conditions(const struct conf_access *access)
+{
+	return conf_when_is_set(&access->allow_when) || conf_when_is_set(&access->deny_when);
+}
 
 enum conf_websocket_mode {
 	CONF_WEBSOCKET_TUNNEL,
@@ -114,10 +120,10 @@ struct conf_route {
 	unsigned index;              /* in conf.routes */
 	struct conf_text_list hosts; /* lower case; `*.suffix` allowed; empty: any host */
 	enum conf_path_kind path_kind;
-	const char *path;    /* normalised; "/" by default. Prefixes match on segment boundaries */
-	void *regex;         /* CONF_PATH_REGEX: a compiled pcre2_code, anchored at neither end */
-	void *regex_counted; /* the same with a callout at each step */
-	uint64_t methods;    /* bit (1 << enum http_method), 0: any */
+	const char *path; /* normalised; "/" by default. Prefixes match on segment boundaries */
+	struct conf_regex regex; /* CONF_PATH_REGEX */
+	uint64_t methods;        /* bit (1 << enum http_method), 0: any */
+	struct conf_when when;   /* it takes no other requests */
 	const struct conf_upstream *upstream;
 	struct conf_limits limits;
 	struct conf_sessions sessions;

@@ -136,6 +136,25 @@ SAME(same_message_exceed)
 	       one->websocket.delay_max_ms == other->websocket.delay_max_ms;
 }
 
+SAME(same_tests)
+{
+	const struct match_tests *one = at(option, a), *other = at(option, b);
+	bool equal = one->count == other->count;
+
+	for (size_t i = 0; equal && i < one->count; i++)
+		equal = equal_text(one->items[i].text, other->items[i].text) &&
+			equal_texts(&one->items[i].values, &other->items[i].values) &&
+			equal_networks(&one->items[i].networks, &other->items[i].networks);
+	return equal;
+}
+
+SAME(same_when)
+{
+	const struct conf_when *one = at(option, a), *other = at(option, b);
+
+	return equal_text(one->text, other->text);
+}
+
 bool option_same(const struct option *option, const void *a, const void *b)
 {
 	return option->type->same ? option->type->same(option, a, b)
@@ -245,8 +264,12 @@ SAME(same_access)
 
 	return allows ? equal_networks(
 				&one->access.allow_addresses, &other->access.allow_addresses) &&
-				equal_texts(&one->access.allow_keys, &other->access.allow_keys)
+				equal_texts(&one->access.allow_keys, &other->access.allow_keys) &&
+				equal_text(
+					one->access.allow_when.text, other->access.allow_when.text)
 		      : equal_networks(
 				&one->access.deny_addresses, &other->access.deny_addresses) &&
-				equal_texts(&one->access.deny_keys, &other->access.deny_keys);
+				equal_texts(&one->access.deny_keys, &other->access.deny_keys) &&
+				equal_text(
+					one->access.deny_when.text, other->access.deny_when.text);
 }

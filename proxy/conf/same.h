@@ -22,6 +22,9 @@ SAME(same_reference);
 SAME(same_references);
 /* of [upstream]: */
 SAME(same_servers);
+/* of [match], and what names them: */
+SAME(same_tests);
+SAME(same_when);
 /* of [limit]: */
 SAME(same_rate);
 SAME(same_concurrency);

@@ -58,6 +58,12 @@ struct conf_fields {
 	size_t count;
 };
 
+/* A regular expression, compiled twice: pcre2_code, anchored at neither end. */
+struct conf_regex {
+	void *code;
+	void *counted; /* the same with a callout at each step */
+};
+
 enum conf_ratelimit_headers {
 	CONF_RATELIMIT_DRAFT_11,
 	CONF_RATELIMIT_DRAFT_7,

@@ -477,7 +477,7 @@ static bool parse_workers(struct value *value)
 	return true;
 }
 
-static void add_reference(struct value *value, struct slice name)
+void value_add_reference(struct value *value, struct slice name)
 {
 	struct instance *instance = value->instance;
 
@@ -489,16 +489,16 @@ static void add_reference(struct value *value, struct slice name)
 
 static bool parse_reference(struct value *value)
 {
-	add_reference(value, value->text);
+	value_add_reference(value, value->text);
 	return true;
 }
 
-static bool parse_references(struct value *value)
+bool value_parse_references(struct value *value)
 {
 	struct slice rest = value->text, name;
 
 	while (slice_next_element(&rest, &name))
-		add_reference(value, name);
+		value_add_reference(value, name);
 	return true;
 }
 
@@ -526,4 +526,4 @@ const struct option_type type_token_or_off = {
 	"name", "a name of letters, digits and -._, or off", parse_token_or_off, same_text, false};
 const struct option_type type_reference = {"name", "NAME", parse_reference, same_reference, false};
 const struct option_type type_references = {
-	"list of names", "names, with commas", parse_references, same_references, false};
+	"list of names", "names, with commas", value_parse_references, same_references, false};

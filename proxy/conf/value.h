@@ -93,6 +93,26 @@ bool value_read_address(
 /* value_key.c: a key expression; NULL when it is wrong and the error was added. */
 struct conf_key *value_read_key(struct value *value);
 
+/* value_key.c: one part of a key, as `header:X-Api-Key`. */
+bool value_read_key_part(struct value *value, struct slice text, struct key_part *part);
+
+/* value_key.c: is it the word of a form of key, as `path`? */
+bool value_is_key_word(struct slice word);
+
+/* value_path.c: compiles an expression twice, the second time so that its steps are counted
+ * (gate/route_regex.h). */
+bool value_compile_regex(struct value *value, struct slice pattern, struct conf_regex *regex);
+
+/* value_path.c: is it a path in the normal form, in which paths are compared? Says what the other
+ * form is. */
+bool value_check_path_is_normal(struct value *value, struct slice path);
+
+/* value.c: a name that is looked up when all sections are read. */
+void value_add_reference(struct value *value, struct slice name);
+
+/* value.c: names with commas, each a reference of the section. */
+bool value_parse_references(struct value *value);
+
 /* value_limit.c: AMOUNT per DURATION, both above 0. */
 bool scan_per(struct slice text, uint64_t *amount, uint64_t *per_ns);
 

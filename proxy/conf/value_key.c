@@ -64,12 +64,19 @@ static bool read_name(struct value *value, struct slice name, struct key_part *p
 			*c = (char)tolower((unsigned char)*c);
 	part->name = copy;
 	part->name_len = name.len;
-	if (part->kind == KEY_QUERY)
-		note_query_key(value, copy);
 	part->is_credentials =
 		part->kind == KEY_HEADER &&
 		(strcmp(copy, "authorization") == 0 || strcmp(copy, "proxy-authorization") == 0);
 	return true;
+}
+
+bool value_is_key_word(struct slice word)
+{
+	for (size_t kind = 0; kind < KEY_PART_KINDS; kind++) {
+		if (slice_equal(word, slice_of(key_forms[kind].word)))
+			return true;
+	}
+	return false;
 }
 
 /* What is behind a form's word. */
@@ -118,7 +125,7 @@ static struct slice word_of(struct slice text, bool *has_prefix)
 	return text;
 }
 
-static bool read_part(struct value *value, struct slice text, struct key_part *part)
+bool value_read_key_part(struct value *value, struct slice text, struct key_part *part)
 {
 	bool has_prefix;
 	struct slice word = word_of(text, &has_prefix);
@@ -181,8 +188,11 @@ static bool read_alternative(
 				"too many parts are joined; expected at most %d", KEY_PARTS_MOST);
 		alternative->parts = arena_grow(value->build->arena, alternative->parts,
 			alternative->part_count, sizeof(*alternative->parts));
-		if (!read_part(value, item, &alternative->parts[alternative->part_count]))
+		struct key_part *part = &alternative->parts[alternative->part_count];
+		if (!value_read_key_part(value, item, part))
 			return false;
+		if (part->kind == KEY_QUERY)
+			note_query_key(value, part->name);
 		alternative->part_count++;
 	}
 	return true;

@@ -21,11 +21,9 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/*
- * Requests are matched by their path's normal form, so a path that is written in any other would
- * match nothing. Says what the other form is.
- */
-static bool check_path_is_normal(struct value *value, struct slice path)
+/* Requests are matched by their path's normal form, so a path that is written in any other would
+ * match nothing. */
+bool value_check_path_is_normal(struct value *value, struct slice path)
 {
 	for (size_t i = 0; i < path.len; i++) {
 		unsigned char c = (unsigned char)path.at[i];
@@ -85,7 +83,7 @@ static void free_regex(void *regex)
 	pcre2_code_free(regex);
 }
 
-static bool compile_regex(struct value *value, struct slice pattern, uint32_t options, void **regex)
+static bool compile(struct value *value, struct slice pattern, uint32_t options, void **regex)
 {
 	PCRE2_UCHAR why[128];
 	PCRE2_SIZE offset;
@@ -105,6 +103,12 @@ static bool compile_regex(struct value *value, struct slice pattern, uint32_t op
 	arena_on_free(value->build->arena, free_regex, code);
 	*regex = code;
 	return true;
+}
+
+bool value_compile_regex(struct value *value, struct slice pattern, struct conf_regex *regex)
+{
+	return compile(value, pattern, 0, &regex->code) &&
+	       compile(value, pattern, PCRE2_AUTO_CALLOUT, &regex->counted);
 }
 
 /* Does it set the option x, under which '#' does begin a comment (pcre2pattern(3))? */
@@ -181,12 +185,11 @@ static bool parse_path_match(struct value *value)
 		return value_fail(value, "the path is empty");
 	route->path = value_text(value, path);
 	if (route->path_kind == CONF_PATH_REGEX)
-		return compile_regex(value, path, 0, &route->regex) &&
-		       compile_regex(value, path, PCRE2_AUTO_CALLOUT, &route->regex_counted) &&
+		return value_compile_regex(value, path, &route->regex) &&
 		       check_regex_has_no_comment(value, path);
 	if (path.at[0] != '/')
 		return value_fail(value, "\"%.*s\" does not begin with '/'", SLICE_ARGS(path));
-	if (!check_path_is_normal(value, path))
+	if (!value_check_path_is_normal(value, path))
 		return false;
 	warn_of_star(value, path);
 	return true;

@@ -264,7 +264,9 @@ static bool parse_access(struct value *value)
 	struct conf_cidr cidr;
 
 	while (slice_next_element(&rest, &item)) {
-		if (item.len > 5 && memcmp(item.at, "file:", 5) == 0)
+		if (item.len > 6 && memcmp(item.at, "match:", 6) == 0)
+			value_add_reference(value, (struct slice){item.at + 6, item.len - 6});
+		else if (item.len > 5 && memcmp(item.at, "file:", 5) == 0)
 			good = value_read_lines(value, (struct slice){item.at + 5, item.len - 5},
 				       take_access_line, &lists) &&
 			       good;
@@ -319,7 +321,8 @@ const struct option_type type_statuses = {
 const struct option_type type_cost = {
 	"cost", "a number or response:FIELD", parse_cost, same_cost, false};
 const struct option_type type_access = {"list of networks and files",
-	"addresses, networks such as 10.0.0.0/8, and file:PATH of a file with one key per line",
+	"addresses, networks such as 10.0.0.0/8, file:PATH of a file with one key per line, and "
+	"match:NAME",
 	parse_access, same_access, false};
 const struct option_type type_upgrades = {"off or list of protocols",
 	"off alone, or protocols such as websocket", parse_upgrades, same_texts, true};

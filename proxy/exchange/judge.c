@@ -14,6 +14,7 @@
 #include "exchange/reply.h"
 #include "exchange/switched.h"
 #include "exchange/turn.h"
+#include "exchange/turn_limits.h"
 #include "gate/readings.h"
 #include "http/forwarded.h"
 #include "http/problem.h"
@@ -103,18 +104,46 @@ static __attribute__((noinline)) bool is_no_forgery(struct exchange *x)
 	return status == 0;
 }
 
+/* `*is_ambiguous`: servers may read the path so that another route would serve it. */
+static inline struct route_match match_route(struct exchange *x, bool *is_ambiguous)
+{
+	struct worker *worker = x->worker;
+	const struct route_table *routes = x->use->site->routes;
+	struct route_match match = route_match(
+		routes, worker->route_scratch, x->facts.host, x->facts.path, x->request.method);
+
+	*is_ambiguous = match.outcome == ROUTE_FOUND && x->facts.path_odd &&
+			readings_differ(routes, worker->route_scratch, x->facts.host,
+				x->target.path, x->request.method, &match, worker->path_scratch,
+				sizeof(worker->path_scratch));
+	return match;
+}
+
+/* The same where routes have conditions. */
+static __attribute__((noinline)) struct route_match match_by_conditions(
+	struct exchange *x, bool *is_ambiguous)
+{
+	struct route_scratch *scratch = x->worker->route_scratch;
+	struct identity_input input;
+
+	turn_fill_identity(x, &input);
+	route_scratch_ask(scratch, gate_matches(x->use->site->gate), &input);
+	struct route_match match = match_route(x, is_ambiguous);
+	route_scratch_ask(scratch, NULL, NULL);
+	return match;
+}
+
 static bool find_route(struct exchange *x)
 {
 	struct site *site = x->use->site;
-	struct route_match match = route_match(site->routes, x->worker->route_scratch,
-		x->facts.host, x->facts.path, x->request.method);
+	bool is_ambiguous;
+	struct route_match match = route_table_has_conditions(site->routes)
+					   ? match_by_conditions(x, &is_ambiguous)
+					   : match_route(x, &is_ambiguous);
 
 	switch (match.outcome) {
 	case ROUTE_FOUND:
-		if (x->facts.path_odd &&
-			readings_differ(site->routes, x->worker->route_scratch, x->facts.host,
-				x->target.path, x->request.method, &match, x->worker->path_scratch,
-				sizeof(x->worker->path_scratch))) {
+		if (is_ambiguous) {
 			exchange_reply(x, 400, "ambiguous path", HTTP_PROBLEM_NO_RETRY);
 			return false;
 		}
@@ -151,7 +180,7 @@ static bool find_route(struct exchange *x)
 /* Most requests have none, and most sites begin none. */
 static inline bool trace_is_due(const struct exchange *x)
 {
-	enum conf_traceparent mode = x->use->site->conf->traceparent;
+	enum conf_traceparent mode = x->use->site->conf->hop.traceparent;
 
 	return mode == CONF_TRACEPARENT_BEGIN || http_head_has(&x->request, HTTP_FIELD_TRACEPARENT);
 }
@@ -165,7 +194,7 @@ static unsigned read_head(struct exchange *x)
 	name_request(x);
 	status = http_frame_request(&x->request, &x->framing);
 	if (trace_is_due(x)) /* it may be one that Connection names */
-		x->trace = trace_begin(x->worker, x->use->site->conf->traceparent, &x->request,
+		x->trace = trace_begin(x->worker, x->use->site->conf->hop.traceparent, &x->request,
 			x->text.traceparent);
 	x->close_client = status != 0 || !x->framing.keep_alive;
 	if (status == 0 && x->framing.body == HTTP_BODY_NONE)

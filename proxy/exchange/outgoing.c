@@ -357,6 +357,8 @@ static struct slice detail_of(const char *why)
 					 "//, ;, encoded slashes and dot segments.")},
 		{"ambiguous key", SLICE("The caller's key appears more than once, or under a "
 					"differently spelled name.")},
+		{"undecided match", SLICE("A field, cookie or parameter is too long, or cannot be "
+					  "matched in time.")},
 		{"unknown key", SLICE("The key is not known, or has been revoked.")},
 		{"path too costly to match", SLICE("This path cannot be matched in time.")},
 		{"websocket handshake",

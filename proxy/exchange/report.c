@@ -16,6 +16,7 @@ static const char *verdict_name(const struct exchange *x)
 		[GATE_REFUSE] = "refuse",
 		[GATE_DENY] = "deny",
 		[GATE_AMBIGUOUS] = "ambiguous",
+		[GATE_UNDECIDED] = "ambiguous",
 		[GATE_NO_KEY] = "deny",
 		[GATE_UNKNOWN] = "deny",
 		[GATE_UNAVAILABLE] = "unavailable",

@@ -35,11 +35,20 @@ static inline __attribute__((always_inline)) void fill_identity(
 	input->method = by->facts->method;
 	input->scheme = by->facts->is_https ? SLICE("https") : SLICE("http");
 	input->tls = x->client ? by->facts->tls : NULL;
-	input->route = slice_of(x->route->name);
+	input->route = x->route ? slice_of(x->route->name) : SLICE_NONE;
 	input->now_s = gate_needs_time(x->use->site->gate)
 			       ? worker_wall_ns(x->worker) / CLOCK_NS_PER_S
 			       : 0;
 	input->has_key = input->ambiguous = false;
+	input->scratch = x->worker->route_scratch;
+	input->matches = (struct match_results){0};
+}
+
+void turn_fill_identity(const struct exchange *x, struct identity_input *input)
+{
+	const struct asker by = asker_of(x);
+
+	fill_identity(x, &by, input);
 }
 
 uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
@@ -265,6 +274,9 @@ bool turn_is_turned_away(struct exchange *x)
 		return true;
 	case GATE_AMBIGUOUS:
 		exchange_reply(x, 400, "ambiguous key", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_UNDECIDED:
+		exchange_reply(x, 400, "undecided match", HTTP_PROBLEM_NO_RETRY);
 		return true;
 	case GATE_DENY:
 		exchange_reply(x, 403, "denied", HTTP_PROBLEM_NO_RETRY);

@@ -67,7 +67,11 @@ struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles)
 	if (conf->fleet.prefix)
 		gate->shared_seed = make_shared_seed(conf->fleet.prefix);
 	gate->plans = plan_table_new(conf);
-	int error = gate->plans ? limit_sets_init(&gate->sets, conf, throttles) : ENOMEM;
+	gate->matches = match_table_new(conf);
+	for (size_t i = 0; i < conf->plan_count; i++)
+		gate->has_plan_conditions |= conf_when_is_set(&conf->plans[i].when);
+	int error = gate->plans && gate->matches ? limit_sets_init(&gate->sets, conf, throttles)
+						 : ENOMEM;
 	if (error == 0)
 		error = find_numbers(gate);
 	if (error == 0)
@@ -90,6 +94,7 @@ void gate_free(struct gate *gate)
 	free(gate->session_salt);
 	free(gate->numbers);
 	limit_sets_free(&gate->sets);
+	match_table_free(gate->matches);
 	plan_table_free(gate->plans);
 	free(gate);
 }
@@ -136,6 +141,11 @@ struct slice gate_challenge(const struct gate *gate)
 const struct conf_plan *gate_listed_plan(const struct gate *gate, struct slice key)
 {
 	return plan_find(gate->plans, key);
+}
+
+const struct match_table *gate_matches(const struct gate *gate)
+{
+	return gate->matches;
 }
 
 uint32_t gate_limit_number(const struct gate *gate, const struct conf_limit *limit)

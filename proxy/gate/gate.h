@@ -36,6 +36,7 @@ enum gate_outcome {
 	GATE_AMBIGUOUS,   /* 400: the server may read another key than would be charged */
 	GATE_NO_KEY,      /* 401: the route refuses unknown callers, and there is no key */
 	GATE_UNKNOWN,     /* 403: nor has the key a plan */
+	GATE_UNDECIDED,   /* 400: whether a condition holds could not be found out */
 	GATE_UNAVAILABLE, /* 503: the authority over its limits could not judge */
 };
 
@@ -150,6 +151,7 @@ struct gate_identity {
 	bool revoked;   /* an operator revoked its key: refused, whatever else applies */
 	bool leased;    /* the authority may admit it by what nodes lease: authority_calls.admit */
 	bool ambiguous; /* the server may read another key */
+	bool undecided; /* a match of it was too costly, or had too long a value */
 	bool names_client; /* the session's key found a value that distinguishes clients */
 	struct throttle_key hashes[GATE_LIMITS_MAX + 1]; /* of the set's key expressions */
 	/* With an authority: the caller of each limit of the fleet, by a seed that all nodes have.
@@ -168,6 +170,11 @@ enum gate_kind {
 	GATE_MESSAGE,   /* of such a WebSocket: by message_limits, and it costs 1 */
 	GATE_KINDS,
 };
+
+struct match_table;
+
+/* The matches of the gate's snapshot. */
+const struct match_table *gate_matches(const struct gate *gate);
 
 /* Does gate_identify look at identity_input.now_s? Any thread. */
 bool gate_needs_time(const struct gate *gate);

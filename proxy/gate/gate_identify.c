@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gate/gate_internal.h"
+#include "gate/matches.h"
 
 /* `key_expression` is the first limit's. */
 static enum access_verdict check_access(const struct access_list *list,
@@ -15,6 +16,17 @@ static enum access_verdict check_access(const struct access_list *list,
 	if (access_needs_key(list))
 		key = identity_text(key_expression, input, scratch);
 	return access_check(list, input->address, key);
+}
+
+/* By `deny` and `allow` with match:NAME, which go before and behind the lists of the same kind. */
+static __attribute__((noinline)) enum access_verdict check_conditions(const struct gate *gate,
+	const struct conf_access *access, enum access_verdict listed, struct identity_input *input)
+{
+	if (listed == ACCESS_DENIED || matches_any(gate->matches, &access->deny_when, input))
+		return ACCESS_DENIED;
+	if (listed == ACCESS_ALLOWED || matches_any(gate->matches, &access->allow_when, input))
+		return ACCESS_ALLOWED;
+	return ACCESS_LIMITED;
 }
 
 /* The plan of a key: an operator's setting takes precedence over the files. NULL: unknown or
@@ -33,6 +45,29 @@ static const struct conf_plan *plan_of_key(const struct gate *gate, struct slice
 	return plan_find(gate->plans, key);
 }
 
+/* The first whose condition holds; NULL: none. */
+static __attribute__((noinline)) const struct conf_plan *plan_by_condition(
+	const struct gate *gate, struct identity_input *input)
+{
+	for (size_t i = 0; i < gate->conf->plan_count; i++) {
+		const struct conf_plan *plan = &gate->conf->plans[i];
+		if (conf_when_is_set(&plan->when) &&
+			matches_hold(gate->matches, &plan->when, input))
+			return plan;
+	}
+	return NULL;
+}
+
+/* Of a caller whose key has no plan; NULL: none. */
+static inline const struct conf_plan *plan_without_key(
+	const struct gate *gate, struct identity_input *input)
+{
+	const struct conf_plan *plan =
+		gate->has_plan_conditions ? plan_by_condition(gate, input) : NULL;
+
+	return plan ? plan : gate->conf->default_plan;
+}
+
 static const struct conf_plan *find_plan(const struct gate *gate, const struct conf_route *route,
 	struct identity_input *input, struct gate_identity *identity)
 {
@@ -42,11 +77,14 @@ static const struct conf_plan *find_plan(const struct gate *gate, const struct c
 
 	if (plan)
 		return plan;
+	plan = plan_without_key(gate, input);
+	if (plan != gate->conf->default_plan)
+		return plan;
 	enum conf_unknown unknown =
 		route->unknown == CONF_UNKNOWN_INHERIT ? gate->conf->unknown : route->unknown;
 	if (unknown == CONF_UNKNOWN_REFUSE)
 		identity->stranger = input->has_key ? GATE_UNKNOWN : GATE_NO_KEY;
-	return gate->conf->default_plan;
+	return plan;
 }
 
 /* With callers of limits of the fleet, which the set's authority knows by another seed. Returns the
@@ -74,6 +112,17 @@ static __attribute__((noinline)) const struct key_alternative *hash_shared(
 	return session_by;
 }
 
+/* The limits that apply by their conditions. */
+static __attribute__((noinline)) const struct limit_set *find_variant(const struct gate *gate,
+	const struct limit_variants *variants, struct identity_input *input)
+{
+	size_t outcome = 0;
+
+	for (unsigned i = 0; i < variants->when_count; i++)
+		outcome |= (size_t)matches_hold(gate->matches, &variants->whens[i], input) << i;
+	return &variants->sets[outcome];
+}
+
 /* By which limits, and each one's caller. */
 static inline void use_plan(const struct gate *gate, const struct conf_route *route,
 	enum gate_kind kind, const struct conf_plan *plan, struct identity_input *input,
@@ -83,6 +132,8 @@ static inline void use_plan(const struct gate *gate, const struct conf_route *ro
 	const struct limit_set *set = limit_sets_get(&gate->sets, kind, route->index, plan_index);
 	const struct key_alternative *session_by;
 
+	if (set->variants)
+		set = find_variant(gate, set->variants, input);
 	identity->plan = plan;
 	identity->set = set;
 	identity->authority = set->authority;
@@ -140,17 +191,21 @@ void gate_identify_as(const struct gate *gate, const struct conf_route *route, e
 	identity->revoked = false;
 	const struct conf_plan *plan = gate->conf->plans_key
 					       ? find_plan(gate, route, input, identity)
-					       : gate->conf->default_plan;
+					       : plan_without_key(gate, input);
 	use_plan(gate, route, kind, plan, input, identity);
 	identity->access = lists ? (uint8_t)check_access(lists,
 					   identity->set->keys[identity->set->first_key], input)
 				 : ACCESS_LIMITED;
+	if (conf_access_has_conditions(&route->access))
+		identity->access = (uint8_t)check_conditions(
+			gate, &route->access, (enum access_verdict)identity->access, input);
 	if (gate_needs_time(gate))
 		apply_override(gate, route, kind, input, identity);
 	for (unsigned i = 0; i < identity->set->count; i++)
 		throttle_prefetch(gate->throttles, identity->set->numbers[i],
 			identity->hashes[identity->set->keys_of[i]]);
 	identity->ambiguous = input->ambiguous;
+	identity->undecided = input->matches.undecided;
 }
 
 struct throttle_key gate_shared_session(

@@ -15,6 +15,8 @@ struct gate {
 	struct throttle_seed seed;        /* the table's, which may be replaced under us */
 	struct throttle_seed shared_seed; /* of callers as all nodes of the fleet name them */
 	struct plan_table *plans;
+	struct match_table *matches;
+	bool has_plan_conditions;
 	struct limit_sets sets;
 	struct access_list **access;           /* one a route; NULL: no lists */
 	struct throttle_key *session_salt;     /* one a route: keyed hash of its name */

@@ -174,6 +174,8 @@ static inline bool begin_verdict(const struct gate *gate, const struct conf_rout
 	verdict->session = (struct throttle_key){hashes[0].hi ^ salt->hi, hashes[0].lo ^ salt->lo};
 	if (identity->ambiguous)
 		verdict->outcome = GATE_AMBIGUOUS;
+	else if (identity->undecided)
+		verdict->outcome = GATE_UNDECIDED;
 	else if (identity->access == ACCESS_DENIED)
 		verdict->outcome = GATE_DENY;
 	else if (identity->revoked)

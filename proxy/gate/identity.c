@@ -140,6 +140,12 @@ static const struct form forms[KEY_PART_KINDS] = {
 	[KEY_ROUTE] = {CLASS_ROUTE, route_value},
 };
 
+struct slice identity_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
+{
+	return forms[part->kind].value(part, input, address);
+}
+
 /* Decodes %XX, and in queries '+', into `out` until it is full; `raw` moves past what was decoded.
  * A bad sequence stands for itself. */
 static size_t decode(const struct key_part *part, struct slice *raw, char *out, size_t capacity)
@@ -170,6 +176,16 @@ static bool needs_decoding(const struct key_part *part, struct slice value)
 	/* A long one is hashed in pieces, be there something to decode in it or not. */
 	return value.len > IDENTITY_TEXT_BYTES || memchr(value.at, '%', value.len) ||
 	       (form->has_pluses && memchr(value.at, '+', value.len));
+}
+
+bool identity_decode(
+	const struct key_part *part, struct slice *value, char scratch[static IDENTITY_TEXT_BYTES])
+{
+	if (!needs_decoding(part, *value))
+		return true;
+	struct slice rest = *value;
+	*value = (struct slice){scratch, decode(part, &rest, scratch, IDENTITY_TEXT_BYTES)};
+	return rest.len == 0;
 }
 
 /* A field as it stands: what most keys are. */

@@ -24,6 +24,7 @@
 
 #include "base/slice.h"
 #include "conf/key.h"
+#include "gate/matches.h"
 #include "http/message.h"
 #include "net/tls_facts.h"
 #include "throttle/throttle.h"
@@ -41,7 +42,20 @@ struct identity_input {
 	uint64_t now_s;                 /* unix time, for overrides that end */
 	bool has_key;                   /* set by identity_text: an alternative had values */
 	bool ambiguous; /* set when a part that was evaluated may be read otherwise */
+	struct route_scratch *scratch; /* for expressions of matches; NULL: they are undecided */
+	struct match_results matches;  /* all zero at first */
 };
+
+/* The value of a part that has one at most: no field, cookie or parameter. `address`: room for that
+ * of a network. */
+struct slice identity_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16]);
+
+/* The decoded form of a value of a cookie or parameter, in place of it, in `scratch` if it differs.
+ * False: it is longer than the scratch. */
+#define IDENTITY_TEXT_BYTES 1024
+bool identity_decode(
+	const struct key_part *part, struct slice *value, char scratch[static IDENTITY_TEXT_BYTES]);
 
 /* Does a value of this alternative distinguish clients behind the same address? */
 bool identity_names_client(const struct key_alternative *alternative);
@@ -73,7 +87,6 @@ bool identity_hash_text(const struct conf_key *key, struct slice text,
  * bytes, or of `scratch` for addresses and decoded query values. None when the alternative that
  * counts has several parts, and when a value longer than the scratch would need decoding.
  */
-#define IDENTITY_TEXT_BYTES 1024
 struct slice identity_text(const struct conf_key *key, struct identity_input *input,
 	char scratch[static IDENTITY_TEXT_BYTES]);
 

@@ -139,6 +139,69 @@ static void mark_at_turn(struct limit_sets *sets, const struct conf_route *route
 	}
 }
 
+/* ---- conditions ------------------------------------------------------------------------------ */
+
+static size_t find_when(const struct limit_variants *variants, const struct conf_when *when)
+{
+	size_t i = 0;
+
+	while (i < variants->when_count && !conf_when_equal(&variants->whens[i], when))
+		i++;
+	return i;
+}
+
+/* The limits of `set` that apply when the conditions have this outcome. The caller that logs name
+ * stays the same. */
+static void fill_variant(struct limit_set *variant, const struct limit_set *set,
+	const struct limit_variants *variants, size_t outcome,
+	const struct throttle_table *throttles)
+{
+	*variant = (struct limit_set){.at_turn = set->at_turn};
+	add_key(variant, set->keys[0]);
+	variant->first_key = add_key(variant, set->keys[set->first_key]);
+	for (unsigned i = 0; i < set->count; i++) {
+		const struct conf_limit *limit = set->limits[i];
+		bool applies = !conf_when_is_set(&limit->when) ||
+			       (outcome >> find_when(variants, &limit->when) & 1);
+		if (applies)
+			add_limit(variant, set->costs[i], limit, throttles);
+	}
+}
+
+static size_t outcomes_of(const struct limit_variants *variants)
+{
+	return (size_t)1 << variants->when_count;
+}
+
+/* 0, or ENOMEM. */
+static int add_variants(struct limit_set *set, const struct throttle_table *throttles)
+{
+	struct limit_variants found = {0}, *variants;
+
+	for (unsigned i = 0; i < set->count; i++) {
+		const struct conf_when *when = &set->limits[i]->when;
+		if (!conf_when_is_set(when) || find_when(&found, when) < found.when_count)
+			continue;
+		assert(found.when_count < WHENS_MOST); /* the configuration was checked */
+		found.whens[found.when_count++] = *when;
+	}
+	if (found.when_count == 0)
+		return 0;
+	variants = calloc(1, sizeof(*variants) + outcomes_of(&found) * sizeof(*variants->sets));
+	if (!variants)
+		return ENOMEM;
+	memcpy(variants, &found, sizeof(found));
+	for (size_t i = 0; i < outcomes_of(variants); i++)
+		fill_variant(&variants->sets[i], set, variants, i, throttles);
+	set->variants = variants;
+	return 0;
+}
+
+static size_t set_count(const struct limit_sets *sets)
+{
+	return sets->kinds * sets->route_count * sets->per_route;
+}
+
 int limit_sets_init(
 	struct limit_sets *sets, const struct conf *conf, const struct throttle_table *throttles)
 {
@@ -167,6 +230,8 @@ int limit_sets_init(
 	}
 	for (size_t i = 0; i < conf->route_count && error == 0; i++)
 		mark_at_turn(sets, &conf->routes[i]);
+	for (size_t i = 0; i < set_count(sets) && error == 0; i++)
+		error = add_variants(&sets->sets[i], throttles);
 	return error;
 }
 
@@ -179,22 +244,36 @@ static bool has_limit(const struct limit_set *set, const struct conf_limit *limi
 	return false;
 }
 
+/* False: it has another authority. */
+static bool use_authority(
+	struct limit_set *set, const struct conf_limit *limit, struct authority *authority)
+{
+	if (!has_limit(set, limit))
+		return true;
+	if (set->authority && set->authority != authority)
+		return false;
+	set->authority = authority;
+	return true;
+}
+
 bool limit_sets_use(
 	struct limit_sets *sets, const struct conf_limit *limit, struct authority *authority)
 {
-	for (size_t i = 0; i < sets->kinds * sets->route_count * sets->per_route; i++) {
-		struct limit_set *set = &sets->sets[i];
-		if (!has_limit(set, limit))
-			continue;
-		if (set->authority && set->authority != authority)
-			return false;
-		set->authority = authority;
+	bool good = true;
+
+	for (size_t i = 0; i < set_count(sets) && good; i++) {
+		struct limit_variants *variants = sets->sets[i].variants;
+		good = use_authority(&sets->sets[i], limit, authority);
+		for (size_t j = 0; variants && j < outcomes_of(variants) && good; j++)
+			good = use_authority(&variants->sets[j], limit, authority);
 	}
-	return true;
+	return good;
 }
 
 void limit_sets_free(struct limit_sets *sets)
 {
+	for (size_t i = 0; sets->sets && i < set_count(sets); i++)
+		free(sets->sets[i].variants);
 	free(sets->sets);
 	sets->sets = NULL;
 }

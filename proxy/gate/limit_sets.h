@@ -7,6 +7,8 @@
  *                                                      keys: [0] session's  [1] a's and b's  [2]
  * c's
  *
+ * Where limits have conditions (`when`), there is a set for each outcome of the conditions.
+ *
  * Private to the gate.
  */
 #ifndef GATE_LIMIT_SETS_H
@@ -19,7 +21,10 @@
 #include "gate/gate.h"
 #include "throttle/throttle.h"
 
+struct limit_variants;
+
 struct limit_set {
+	struct limit_variants *variants; /* NULL: none of its limits has a condition */
 	uint8_t count, key_count;
 	uint8_t first_key;                 /* whose hash names the caller in logs */
 	uint8_t keys_of[GATE_LIMITS_MAX];  /* place in `keys` */
@@ -33,6 +38,13 @@ struct limit_set {
 	bool leased;                       /* all of them are of nodes that lease (fleet = lease) */
 	const struct conf_limit *limits[GATE_LIMITS_MAX];
 	const struct conf_key *keys[GATE_LIMITS_MAX + 1]; /* keys[0]: the session's */
+};
+
+/* The sets in place of one whose limits have conditions: by which of these hold. */
+struct limit_variants {
+	unsigned when_count;
+	struct conf_when whens[WHENS_MOST]; /* the different ones */
+	struct limit_set sets[];            /* by their outcomes: bit i: whens[i] holds */
 };
 
 struct limit_sets {

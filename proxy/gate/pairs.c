@@ -148,3 +148,57 @@ struct slice pairs_parameter(struct slice query, struct slice name, bool *ambigu
 	}
 	return found;
 }
+
+static struct slice without_quotes(struct slice value)
+{
+	if (value.len < 2 || value.at[0] != '"' || value.at[value.len - 1] != '"')
+		return value;
+	return (struct slice){value.at + 1, value.len - 2};
+}
+
+bool pairs_next_cookie(const struct http_head *head, struct slice name, struct pairs_place *place,
+	struct slice *value)
+{
+	struct slice pair;
+
+	for (;;) {
+		while (take_piece(&place->rest, ';', &pair)) {
+			if (!is_pair(slice_trim(pair), name, value))
+				continue;
+			*value = without_quotes(*value);
+			return true;
+		}
+		while (place->field < head->field_count &&
+			head->fields[place->field].id != HTTP_FIELD_COOKIE)
+			place->field++;
+		if (place->field == head->field_count)
+			return false;
+		place->rest = http_field_value(head, &head->fields[place->field++]);
+	}
+}
+
+/* Is it `name`, decoded, and '='? */
+static bool is_decoded_pair(struct slice pair, struct slice name, struct slice *value)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < name.len; i++) {
+		if (at >= pair.len || pair.at[at] == '=' || decode_at(pair, &at) != name.at[i])
+			return false;
+	}
+	if (at >= pair.len || pair.at[at] != '=')
+		return false;
+	*value = (struct slice){pair.at + at + 1, pair.len - at - 1};
+	return true;
+}
+
+bool pairs_next_parameter(struct slice *query, struct slice name, struct slice *value)
+{
+	struct slice pair;
+
+	while (take_piece(query, '&', &pair)) {
+		if (is_decoded_pair(pair, name, value))
+			return true;
+	}
+	return false;
+}

@@ -21,16 +21,28 @@ static bool method_fits(const struct search *search, const struct conf_route *ro
 	return route->methods == 0 || (route->methods & search->method) != 0;
 }
 
+/* Its condition, if it has one. */
+static inline bool condition_fits(struct search *search, const struct conf_route *route)
+{
+	if (!search->table->has_conditions || !conf_when_is_set(&route->when))
+		return true;
+	bool holds = route_scratch_holds(search->scratch, &route->when);
+	/* This route may be the one that denies, so no other may serve. */
+	search->undecided |= route_scratch_is_undecided(search->scratch);
+	return holds;
+}
+
 static void consider(struct search *search, const struct route_entry *entry)
 {
 	for (; entry; entry = entry->next) {
 		if (search->any_method) {
-			search->methods |= entry->route->methods;
+			if (condition_fits(search, entry->route))
+				search->methods |= entry->route->methods;
 			continue;
 		}
 		if (search->best && search->best->rank < entry->rank)
 			return;
-		if (method_fits(search, entry->route)) {
+		if (method_fits(search, entry->route) && condition_fits(search, entry->route)) {
 			search->best = entry;
 			return;
 		}
@@ -75,7 +87,7 @@ static inline void search_prefixes(
 
 static bool regex_fits(struct search *search, const struct conf_route *route)
 {
-	enum route_regex found = route_regex_find(search->scratch, route, search->path);
+	enum route_regex found = route_regex_find(search->scratch, &route->regex, search->path);
 
 	/* This route may be the one that denies, so no other may serve. */
 	search->undecided |= found == ROUTE_REGEX_UNDECIDED;
@@ -88,9 +100,11 @@ static void search_regexes(struct search *search, const struct route_node *node)
 		if (search->best && search->best->rank < entry->rank)
 			return;
 		if (search->any_method) {
-			if (regex_fits(search, entry->route))
+			if (regex_fits(search, entry->route) &&
+				condition_fits(search, entry->route))
 				search->methods |= entry->route->methods;
-		} else if (method_fits(search, entry->route) && regex_fits(search, entry->route)) {
+		} else if (method_fits(search, entry->route) && regex_fits(search, entry->route) &&
+			   condition_fits(search, entry->route)) {
 			search->best = entry;
 			return;
 		}

@@ -39,6 +39,17 @@ struct route_match {
 struct route_table *route_table_new(const struct conf *conf);
 void route_table_free(struct route_table *table);
 
+struct identity_input;
+struct match_table;
+
+/* The request of the matches to come, for routes with conditions: all that is known before a route
+ * is. NULL: no condition holds. Both must stay valid until then. */
+void route_scratch_ask(struct route_scratch *scratch, const struct match_table *matches,
+	struct identity_input *input);
+
+/* Has a route a condition, so that route_scratch_ask is needed? */
+bool route_table_has_conditions(const struct route_table *table);
+
 /* NULL when there is no memory. */
 struct route_scratch *route_scratch_new(void);
 void route_scratch_free(struct route_scratch *scratch);

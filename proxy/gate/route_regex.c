@@ -4,6 +4,8 @@
 #include <pcre2.h>
 #include <stdlib.h>
 
+#include "gate/identity.h"
+
 /* Steps of a request: what they take is about a millisecond at most. */
 #define STEPS 40000
 /* Passing so many bytes of the path is one more step. */
@@ -18,9 +20,11 @@ struct route_scratch {
 	pcre2_match_data *data;
 	pcre2_match_context *uncounted, *counted;
 	pcre2_jit_stack *stack;
-	bool is_first;      /* of the request's paths */
-	int64_t steps_left; /* of the request */
-	size_t at;          /* in the path, at the last step */
+	bool is_first;                     /* of the request's paths */
+	int64_t steps_left;                /* of the request */
+	size_t at;                         /* in the path, at the last step */
+	const struct match_table *matches; /* route_scratch_ask */
+	struct identity_input *input;
 };
 
 /* Called by PCRE at each step of an expression that is compiled to be counted. */
@@ -70,6 +74,23 @@ void route_scratch_free(struct route_scratch *scratch)
 	free(scratch);
 }
 
+void route_scratch_ask(struct route_scratch *scratch, const struct match_table *matches,
+	struct identity_input *input)
+{
+	scratch->matches = matches;
+	scratch->input = input;
+}
+
+bool route_scratch_holds(struct route_scratch *scratch, const struct conf_when *when)
+{
+	return scratch->input && matches_hold(scratch->matches, when, scratch->input);
+}
+
+bool route_scratch_is_undecided(const struct route_scratch *scratch)
+{
+	return scratch->input && scratch->input->matches.undecided;
+}
+
 void route_regex_begin(struct route_scratch *scratch)
 {
 	scratch->is_first = true;
@@ -89,18 +110,18 @@ static enum route_regex outcome_of(int result)
 }
 
 static enum route_regex find_uncounted(
-	struct route_scratch *scratch, const struct conf_route *route, struct slice path)
+	struct route_scratch *scratch, const struct conf_regex *regex, struct slice text)
 {
-	pcre2_set_match_limit(scratch->uncounted, SHORT_PATH_STEPS / ((uint32_t)path.len + 1));
-	return outcome_of(pcre2_match(route->regex, (PCRE2_SPTR)path.at, path.len, 0, 0,
+	pcre2_set_match_limit(scratch->uncounted, SHORT_PATH_STEPS / ((uint32_t)text.len + 1));
+	return outcome_of(pcre2_match(regex->code, (PCRE2_SPTR)text.at, text.len, 0, 0,
 		scratch->data, scratch->uncounted));
 }
 
 enum route_regex route_regex_find(
-	struct route_scratch *scratch, const struct conf_route *route, struct slice path)
+	struct route_scratch *scratch, const struct conf_regex *regex, struct slice text)
 {
-	if (scratch->is_first && path.len <= SHORT_PATH_BYTES) {
-		enum route_regex found = find_uncounted(scratch, route, path);
+	if (scratch->is_first && text.len <= SHORT_PATH_BYTES) {
+		enum route_regex found = find_uncounted(scratch, regex, text);
 		if (found != ROUTE_REGEX_UNDECIDED)
 			return found;
 		scratch->steps_left -= SHORT_PATH_STEPS;
@@ -108,6 +129,6 @@ enum route_regex route_regex_find(
 	scratch->at = 0;
 	if (scratch->steps_left <= 0)
 		return ROUTE_REGEX_UNDECIDED;
-	return outcome_of(pcre2_match(route->regex_counted, (PCRE2_SPTR)path.at, path.len, 0, 0,
+	return outcome_of(pcre2_match(regex->counted, (PCRE2_SPTR)text.at, text.len, 0, 0,
 		scratch->data, scratch->counted));
 }

@@ -1,5 +1,5 @@
 /*
- * Routes' regular expressions, with a bound on what they may try for one request.
+ * Regular expressions of routes and matches, with a bound on what they may try for one request.
  *
  * Some expressions take a time that grows with the square of the path, or worse. PCRE's own limit
  * is one for each place in the path that a match may begin at, so it bounds nothing here. A short
@@ -22,8 +22,14 @@ enum route_regex {
 void route_regex_begin(struct route_scratch *scratch);
 void route_regex_go_on(struct route_scratch *scratch);
 
-/* Does the route's expression find something in the path? */
+/* Does the condition of a route hold for the request that was asked for? */
+bool route_scratch_holds(struct route_scratch *scratch, const struct conf_when *when);
+
+/* Was that not to be found out? */
+bool route_scratch_is_undecided(const struct route_scratch *scratch);
+
+/* Does the expression find something in the text? */
 enum route_regex route_regex_find(
-	struct route_scratch *scratch, const struct conf_route *route, struct slice path);
+	struct route_scratch *scratch, const struct conf_regex *regex, struct slice text);
 
 #endif

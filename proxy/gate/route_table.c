@@ -155,7 +155,14 @@ struct route_table *route_table_new(const struct conf *conf)
 		for (uint32_t rank = 0; rank < host->route_count; rank++)
 			add_route(table, i, host->routes[rank], rank);
 	}
+	for (size_t i = 0; i < conf->route_count; i++)
+		table->has_conditions |= conf_when_is_set(&conf->routes[i].when);
 	return table;
+}
+
+bool route_table_has_conditions(const struct route_table *table)
+{
+	return table->has_conditions;
 }
 
 void route_table_free(struct route_table *table)

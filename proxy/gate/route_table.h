@@ -61,8 +61,9 @@ struct route_table {
 	struct route_entry *entries;
 	size_t node_count, entry_count;
 	bool has_exact_hosts, has_wildcards;
-	uint32_t any_host; /* the node of no host, or ROUTE_NO_NODE */
-	char *host_bytes;  /* texts of hosts that are not written as they are matched */
+	bool has_conditions; /* a route has one (when) */
+	uint32_t any_host;   /* the node of no host, or ROUTE_NO_NODE */
+	char *host_bytes;    /* texts of hosts that are not written as they are matched */
 };
 
 static inline uint64_t route_place_hash(struct slice path, uint32_t node, enum conf_path_kind kind)

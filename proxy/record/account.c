@@ -23,6 +23,7 @@ enum stats_verdict account_verdict_of(const struct gate_verdict *verdict, bool w
 		return STATS_REFUSE;
 	case GATE_DENY:
 	case GATE_AMBIGUOUS:
+	case GATE_UNDECIDED:
 	case GATE_NO_KEY:
 	case GATE_UNKNOWN:
 		return STATS_DENY;

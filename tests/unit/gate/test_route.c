@@ -297,7 +297,7 @@ static bool path_fits(const struct conf_route *route, struct slice path)
 	if (route->path_kind == CONF_PATH_PREFIX)
 		return http_path_has_prefix(path, slice_of(route->path));
 	pcre2_match_data *data = pcre2_match_data_create(1, NULL);
-	int found = pcre2_match(route->regex, (PCRE2_SPTR)path.at, path.len, 0, 0, data, NULL);
+	int found = pcre2_match(route->regex.code, (PCRE2_SPTR)path.at, path.len, 0, 0, data, NULL);
 	pcre2_match_data_free(data);
 	return found >= 0;
 }
