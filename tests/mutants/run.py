@@ -126,7 +126,7 @@ def programs_of(room):
 def program_with(room, suite):
     """The program whose sources have the suite: a room may have several."""
     text = (TREE / "tests/unit" / room / "Makefile.inc").read_text(encoding="utf-8")
-    for name, sources in re.findall(rf"^tests_unit_{room.replace('/', '_')}_(\w+)_SOURCES = ((?:.*\\\n)*.*)", text, re.M):
+    for name, sources in re.findall(rf"^tests_unit_{room.replace('/', '_')}_(\w+)_SOURCES \+?= ((?:.*\\\n)*.*)", text, re.M):
         if re.search(rf"\b{suite}\.c\b", sources):
             return f"tests/unit/{room}/{name}"
     return None
@@ -141,7 +141,7 @@ def command_of(test):
         if not path.exists():
             raise Unusable(f"names {test}, which is no test")
         return ["sluice", *e2e_helpers()], [sys.executable, str(path), *([function] if function else [])]
-    room, _, suite = name.partition("/")
+    room, suite = (name, "") if (TREE / "tests/unit" / name).is_dir() else name.rsplit("/", 1)
     programs = programs_of(room)
     exact = f"tests/unit/{room}/{suite}"
     shared = program_with(room, suite) if suite else f"tests/unit/{room}/unit_{room}"
