@@ -321,11 +321,6 @@ static void take_from_subscriber(struct subscriber *subscriber, struct subscript
 	}
 }
 
-static void link_first(struct channel_part *part, struct subscription *subscription)
-{
-	CHAIN_PUSH(part->first, subscription, prev, next);
-}
-
 enum channel_result channel_subscribe(struct channel_view *view, struct subscriber *subscriber,
 	struct slice name, const struct channel_bounds *bounds)
 {
@@ -346,7 +341,7 @@ enum channel_result channel_subscribe(struct channel_view *view, struct subscrib
 	}
 	*subscription = (struct subscription){.part = part, .subscriber = subscriber};
 	add_to_subscriber(subscriber, subscription);
-	link_first(part, subscription);
+	CHAIN_PUSH(part->first, subscription, prev, next);
 	atomic_fetch_add_explicit(&view->channels->subscriptions, 1, memory_order_relaxed);
 	return CHANNEL_SUBSCRIBED;
 }

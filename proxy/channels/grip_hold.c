@@ -318,14 +318,9 @@ static void set_deadline(struct grip_hold *hold, uint64_t at_ms)
 	deadline_set(&hold->deadline, at_ms, worker_now_ms(hold->exchange->worker));
 }
 
-static struct grip_hold *hold_of(struct subscriber *subscriber)
-{
-	return CONTAINER_OF(subscriber, struct grip_hold, subscriber);
-}
-
 bool grip_hold_deliver(struct subscriber *subscriber, const struct grip_http *http)
 {
-	struct grip_hold *hold = hold_of(subscriber);
+	struct grip_hold *hold = CONTAINER_OF(subscriber, struct grip_hold, subscriber);
 	struct exchange *x = hold->exchange;
 
 	if (!hold->is_stream) {

@@ -66,12 +66,6 @@ static void delist(struct gateway *gateway)
 	CHAIN_REMOVE(websockets_of(gateway->worker)->gateways, gateway, prev, next);
 }
 
-/* Its requests are of no session of its client's: they must leave when that is closed, too. */
-static bool draw_session(struct throttle_key *key)
-{
-	return getentropy(key, sizeof(*key)) == 0;
-}
-
 /* The one that the client has connected to, perhaps at another node. */
 static bool hold_listener(struct gateway *gateway, const struct exchange *handshake)
 {
@@ -138,7 +132,10 @@ struct gateway *gateway_new(struct exchange *handshake)
 
 	if (gateway)
 		gateway->worker = handshake->worker;
-	if (!gateway || !draw_id(gateway->id) || !draw_session(&gateway->event_session) ||
+	/* Its requests are of no session of its client's: they must leave when that is closed,
+	 * too. */
+	if (!gateway || !draw_id(gateway->id) ||
+		getentropy(&gateway->event_session, sizeof(gateway->event_session)) != 0 ||
 		!hold_listener(gateway, handshake)) {
 		free(gateway);
 		return NULL;

@@ -385,13 +385,6 @@ static unsigned count_riders(const struct exchange *lead)
 	return count;
 }
 
-/* The socket closes for this one: what came behind it is not passed on either. */
-static void drop_behind(struct exchange *x, const char *why)
-{
-	while (x->next)
-		gateway_end_message(x->next, why);
-}
-
 void gateway_fail(struct gateway *gateway, bool was_event, const char *why)
 {
 	if (!was_event || socket_has_messages(gateway->socket))
@@ -424,8 +417,9 @@ void gateway_refuse(struct client *client, struct exchange *x, unsigned status, 
 	unsigned count = 1 + count_riders(x);
 
 	exchange_enter(x, EXCHANGE_REPLYING);
-	if (is_turned_away && !is_dropped)
-		drop_behind(x, why);
+	/* The socket closes for this one: what came behind it is not passed on either. */
+	while (is_turned_away && !is_dropped && x->next)
+		gateway_end_message(x->next, why);
 	gateway_end_message(x, why);
 	if (!socket || socket_has_ended(socket) || is_needless)
 		return;

@@ -391,14 +391,6 @@ static void probe(struct downstream *d)
 	flow_append(&d->client.out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
-/* A response that never ends lasts for as long as its client likes: the client that closes its half
- * during it has left, as browsers do that close a page, and is not heard of again while the server
- * is silent. nginx takes it so, too. */
-static bool has_left_stream(const struct downstream *d)
-{
-	return d->client.first->attempt.endless;
-}
-
 /* What follows is not read now, and neither is a reset behind it: a body that waits for its
  * exchange's turn, what comes behind a request for an upgrade, behind the last request, and behind
  * as many requests as are taken at once. */
@@ -433,7 +425,10 @@ static bool is_gone(struct downstream *d, uint64_t begun)
 		return true;
 	if (!d->stream.peer_closed || !d->client.first)
 		return false;
-	if (has_left_stream(d))
+	/* A response that never ends lasts for as long as its client likes: the client that closes
+	 * its half during it has left, as browsers do that close a page, and is not heard of again
+	 * while the server is silent. nginx takes it so, too. */
+	if (d->client.first->attempt.endless)
 		return true;
 	if (exchange_waits_for_turn(d->client.first))
 		probe(d);

@@ -24,11 +24,6 @@ static struct stream *client_stream(const struct websocket *socket)
 	return socket->passage->down.sink;
 }
 
-static uint32_t high_burst_of(const struct websocket *socket)
-{
-	return socket->passage->account.route->sessions.high_burst;
-}
-
 /* ---- what waits ------------------------------------------------------------------------------ */
 
 uint64_t socket_queued_messages(const struct websocket *socket)
@@ -263,7 +258,7 @@ enum stream_result socket_write_sends(struct websocket *socket)
 	while (result == STREAM_OK && socket->sends && stream->writable &&
 		(is_between(socket) || socket_is_within_send(socket)) && may_write(socket)) {
 		struct send_queue *queue = &socket->sends->queue;
-		uint32_t high_burst = high_burst_of(socket);
+		uint32_t high_burst = socket->passage->account.route->sessions.high_burst;
 		int count = send_queue_peek(
 			queue, high_burst, pieces, SEND_WRITE_ITEMS, SEND_WRITE_BYTES);
 		size_t written;
