@@ -157,14 +157,16 @@ def errors(t):
         t.defer(lambda: os.rmdir(folder))
         os.chown(folder, user, user)
         os.chmod(folder, 0o777)
+        binary = os.open(BINARY, os.O_RDONLY)  # its folder may be root's alone
+        t.defer(lambda: os.close(binary))
         command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env", "-uXDG_RUNTIME_DIR",
-                   BINARY, "protect", ":1", "--print"]
-        status, output = process.run(command)
+                   f"/proc/self/fd/{binary}", "protect", ":1", "--print"]
+        status, output = process.run(command, pass_fds=[binary])
         equal((status, "that only its user may change" in output), (2, True), output)
         os.chmod(folder, 0o700)
         for runtime in ("-uXDG_RUNTIME_DIR", "XDG_RUNTIME_DIR=" + t.folder):  # which is another user's
             command[5] = runtime
-            status, output = process.run(command)
+            status, output = process.run(command, pass_fds=[binary])
             equal((status, f"bind = unix:{folder}/sluice-8080.sock\n" in output), (0, True), output)
 
 
