@@ -124,9 +124,10 @@ def holders(t, rabbit):
 
 
 def blocks(pid, number):
+    """For good: libc blocks all signals for a moment where it forks."""
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         mask, = re.findall(r"^SigBlk:\s+(\w+)", status.read(), re.M)
-    return int(mask, 16) >> (number - 1) & 1
+    return int(mask, 16) >> (number - 1) & 1 and not int(mask, 16) >> (signal.SIGCHLD - 1) & 1
 
 
 def commands(t, rabbit):
