@@ -250,6 +250,10 @@ static void connect_tls(struct ends *ends)
 	while (carry_in(ends) > 0)
 		;
 	assert_int_equal(tls_peer_read(ends->tls, &byte, 1), -3);
+	/* From OpenSSL 3.2 on, a handshake is read without a look at what is behind it. */
+	struct buffer rest = {.at = &byte, .capacity = 1};
+	if (ends->stream.readable)
+		assert_int_equal(stream_read(&ends->stream, &rest), STREAM_AGAIN);
 }
 
 static size_t tls_send(struct ends *ends, const void *bytes, size_t len)
