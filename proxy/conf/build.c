@@ -421,7 +421,7 @@ static void add_internal_listener(struct build *build)
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		if (own->max_header_bytes < all[i].max_header_bytes + HOP_FIELDS_BYTES)
 			own->max_header_bytes = all[i].max_header_bytes + HOP_FIELDS_BYTES;
-		if (all[i].client_ca)
+		if (all[i].tls.client_ca)
 			own->max_header_bytes += CLIENT_CERT_BYTES;
 		if (own->max_uri_bytes < all[i].max_uri_bytes)
 			own->max_uri_bytes = all[i].max_uri_bytes;

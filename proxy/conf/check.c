@@ -618,7 +618,7 @@ static void check_admin(struct build *build, const struct instance *instance)
 static void join_fields_to_set(struct build *build, struct conf_listener *listener)
 {
 	struct conf_fields *all = &listener->all_set;
-	bool has_hsts = listener->certificates.count > 0 && listener->hsts.count > 0;
+	bool has_hsts = listener->tls.certificates.count > 0 && listener->hsts.count > 0;
 
 	*all = listener->response_set;
 	for (size_t i = 0; has_hsts && i < all->count; i++)
@@ -634,7 +634,8 @@ static void join_fields_to_set(struct build *build, struct conf_listener *listen
 static void check_listener(struct build *build, const struct instance *instance)
 {
 	struct conf_listener *listener = instance->object;
-	size_t keys = listener->certificate_keys.count, count = listener->certificates.count;
+	size_t keys = listener->tls.certificate_keys.count,
+	       count = listener->tls.certificates.count;
 
 	if (count > 0 && keys > 0 && keys != count)
 		build_fail(build, instance, instance_setting_line(instance, "certificate_key"),

@@ -12,6 +12,20 @@
 
 enum conf_verify { CONF_VERIFY_NONE, CONF_VERIFY_OPTIONAL, CONF_VERIFY_REQUIRED };
 
+/* Of a listener that has a certificate. */
+struct conf_listener_tls {
+	struct conf_text_list certificates;     /* PEM files; none: no TLS */
+	struct conf_text_list certificate_keys; /* as many, or none: in the same files */
+	const char *client_ca;                  /* PEM; NULL: clients need no certificate */
+	const char *client_crl;                 /* PEM; NULL: none is revoked */
+	enum conf_verify verify;                /* required */
+	uint64_t versions;                      /* bits of enum conf_tls_version; 1.2 and 1.3 */
+	struct conf_secret password;            /* of encrypted keys */
+	bool refuses_unknown_names;             /* unknown_names = refuse, first */
+	const char *groups;  /* OpenSSL's names, with colons; NULL: the default */
+	const char *ciphers; /* OpenSSL's names, with colons; NULL: the default */
+};
+
 struct conf_listener {
 	const char *name;
 	unsigned line;
@@ -44,14 +58,8 @@ struct conf_listener {
 	const char *acme_challenge; /* a folder; NULL: off */
 	uint16_t redirect_port;     /* redirect = https or https:PORT, 443; 0: off */
 	enum conf_ratelimit_headers ratelimit_headers;
-	bool is_internal;                       /* [fleet] bind: for other nodes */
-	struct conf_text_list certificates;     /* PEM files; none: no TLS */
-	struct conf_text_list certificate_keys; /* as many, or none: in the same files */
-	const char *client_ca;                  /* PEM; NULL: clients need no certificate */
-	const char *client_crl;                 /* PEM; NULL: none is revoked */
-	enum conf_verify verify;                /* required */
-	uint64_t tls_versions;                  /* bits of enum conf_tls_version; 1.2 and 1.3 */
-	const char *tls_ciphers;       /* OpenSSL's names, with colons; NULL: the default */
+	bool is_internal; /* [fleet] bind: for other nodes */
+	struct conf_listener_tls tls;
 	uint64_t handshake_timeout_ms; /* from the acceptance to the handshake's end, 10s */
 	uint32_t max_handshakes;       /* at once, over all workers, 1000 */
 };

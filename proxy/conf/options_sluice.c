@@ -29,6 +29,8 @@ static const struct option_word lookalike_fields[] = {{"drop", false}, {"pass", 
 const struct option_word option_tls_versions[] = {
 	{"1.2", CONF_TLS_1_2}, {"1.3", CONF_TLS_1_3}, {NULL, 0}};
 
+static const struct option_word unknown_names[] = {{"first", false}, {"refuse", true}, {NULL, 0}};
+
 static const struct option_word verify_words[] = {{"none", CONF_VERIFY_NONE},
 	{"optional", CONF_VERIFY_OPTIONAL}, {"required", CONF_VERIFY_REQUIRED}, {NULL, 0}};
 
@@ -170,35 +172,47 @@ OPTIONS_FIT(options_admin);
 const struct option options_listener[] = {
 	{"bind", &type_binds, LIVE, AT(binds), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
 		.help = "Addresses to listen on; systemd:NAME is a socket passed by systemd."},
-	{"certificate", &type_paths, LIVE, AT(certificates), .flags = OPTION_REPEATABLE | OPTION_TLS,
+	{"certificate", &type_paths, LIVE, AT(tls.certificates), .flags = OPTION_REPEATABLE | OPTION_TLS,
 		.help = "PEM file of a certificate with its chain behind it, for TLS. With several, "
 			"the name that a client asks for (SNI) selects one, exact names before "
 			"wildcards; the first is for all other clients. The files are read again "
 			"when they change, and by a reload."},
-	{"certificate_key", &type_paths, LIVE, AT(certificate_keys), .flags = OPTION_REPEATABLE | OPTION_TLS,
+	{"certificate_key", &type_paths, LIVE, AT(tls.certificate_keys), .flags = OPTION_REPEATABLE | OPTION_TLS,
 		NEEDS("certificate", "FILE"),
 		.help = "PEM file of a certificate's private key, one for each certificate and in "
 			"their order; without any, the keys are in the certificates' files."},
-	{"tls_versions", &type_words, LIVE, AT(tls_versions), .fallback = "1.2, 1.3",
+	{"certificate_password", &type_secret_line, LIVE, AT(tls.password),
+		.flags = OPTION_TLS, NEEDS("certificate", "FILE"),
+		.help = "Password of encrypted private keys."},
+	{"tls_versions", &type_words, LIVE, AT(tls.versions), .fallback = "1.2, 1.3",
 		.words = option_tls_versions, .flags = OPTION_REPEATABLE | OPTION_TLS,
 		NEEDS("certificate", "FILE"),
 		.help = "Versions of TLS that clients may use."},
-	{"tls_ciphers", &type_text, LIVE, AT(tls_ciphers), .flags = OPTION_TLS,
+	{"tls_ciphers", &type_text, LIVE, AT(tls.ciphers), .flags = OPTION_TLS,
 		NEEDS("certificate", "FILE"),
 		.help = "Ciphers for clients, by OpenSSL's names and separated by colons; names "
 			"that begin with TLS_ are those of TLS 1.3. Without it, those of Mozilla's "
 			"intermediate configuration."},
-	{"client_ca", &type_path, LIVE, AT(client_ca), .flags = OPTION_TLS,
+	{"tls_groups", &type_text, LIVE, AT(tls.groups), .flags = OPTION_TLS,
+		NEEDS("certificate", "FILE"),
+		.help = "Groups of key exchange, by OpenSSL's names and separated by colons, the "
+			"preferred first. Without it X25519MLKEM768 (hybrid, from OpenSSL 3.5 on), "
+			"X25519, P-256 and P-384."},
+	{"unknown_names", &type_choice, LIVE, AT(tls.refuses_unknown_names), .fallback = "first",
+		.words = unknown_names, .flags = OPTION_TLS, NEEDS("certificate", "FILE"),
+		.help = "Whether clients that ask for a name which no certificate has, or for none, "
+			"get the first certificate, or the alert unrecognized_name (refuse)."},
+	{"client_ca", &type_path, LIVE, AT(tls.client_ca), .flags = OPTION_TLS,
 		NEEDS("certificate", "FILE"),
 		.help = "PEM file of authorities whose certificates clients present. Servers get a "
 			"client's certificate in Client-Cert (RFC 9440), and a client's own fields "
 			"of that name are dropped."},
-	{"verify", &type_word, LIVE, AT(verify), .fallback = "required", .words = verify_words,
+	{"verify", &type_word, LIVE, AT(tls.verify), .fallback = "required", .words = verify_words,
 		.flags = OPTION_TLS, NEEDS("client_ca", "FILE"),
 		.help = "Whether clients need a certificate (required), may have one (optional), or "
 			"are not asked for it (none). One that cannot be verified ends the "
 			"handshake."},
-	{"client_crl", &type_path, LIVE, AT(client_crl), .flags = OPTION_TLS,
+	{"client_crl", &type_path, LIVE, AT(tls.client_crl), .flags = OPTION_TLS,
 		NEEDS("client_ca", "FILE"),
 		.help = "PEM file of revocation lists, one of each authority in the chain of a "
 			"client's certificate; without the list of an authority, or with one that "

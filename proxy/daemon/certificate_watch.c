@@ -115,7 +115,7 @@ static void watch_files(struct daemon *daemon)
 	end_watches(watch);
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		const struct conf_listener *listener = &conf->listeners[i];
-		if (listener->certificates.count > 0 && watch->inotify < 0)
+		if (listener->tls.certificates.count > 0 && watch->inotify < 0)
 			watch->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 		if (watch->inotify >= 0)
 			certificates_each_file(listener, watch_file, &watch->inotify);

@@ -238,7 +238,7 @@ static bool take_peer(struct hop *hop, struct slice text)
 		return false;
 	forwarded_peer_init(&hop->peer, (const struct sockaddr *)&address,
 		is_unix ? 0 : sizeof(address), &hop->listener->trusted_proxies);
-	hop->peer.is_https = hop->listener->certificates.count > 0;
+	hop->peer.is_https = hop->listener->tls.certificates.count > 0;
 	return true;
 }
 

@@ -219,7 +219,7 @@ static void know_caller(struct exchange *x, const struct conf_listener *listener
 			      : peer->is_https;
 	if (hop_is_from_node(x->client))
 		x->facts.tls = hop_identity(x->client->hop);
-	else if (x->client->tls && (listener->client_ca || x->use->site->conf->keys.has_tls))
+	else if (x->client->tls && (listener->tls.client_ca || x->use->site->conf->keys.has_tls))
 		x->facts.tls = tls_facts_identify(x->client->tls);
 }
 

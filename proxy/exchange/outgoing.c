@@ -45,7 +45,7 @@ static bool is_request_id(
  * of another node has that node's. */
 static bool owns_client_cert(const struct exchange *x)
 {
-	return client_listener(x->client)->client_ca && !hop_is_from_node(x->client);
+	return client_listener(x->client)->tls.client_ca && !hop_is_from_node(x->client);
 }
 
 static bool is_client_cert(const struct exchange *x, struct slice name)

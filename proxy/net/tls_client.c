@@ -168,7 +168,7 @@ static SSL_CTX *context_new(const struct tls_client_settings *settings, char *wh
 	SSL_CTX_set_read_ahead(context, 1);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
 	SSL_CTX_sess_set_new_cb(context, on_new_session);
-	struct tls_pair pair = {settings->certificate, settings->key};
+	struct tls_pair pair = {settings->certificate, settings->key, NULL};
 	if (settings->certificate)
 		SSL_CTX_set_post_handshake_auth(context, 1);
 	if (offer(context, settings->protocol) && use_ca(context, settings, why, size) &&

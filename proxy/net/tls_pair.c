@@ -3,6 +3,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,13 +27,16 @@ bool tls_report(char *why, size_t size, const char *path, const char *what)
 }
 
 /* Never asks at a terminal. */
-static int no_password(char *out, int size, int writes, void *arg)
+static int give_password(char *out, int size, int writes, void *arg)
 {
-	(void)out;
-	(void)size;
+	const char *password = arg;
+	size_t len = password ? strlen(password) : 0;
+
 	(void)writes;
-	(void)arg;
-	return -1;
+	if (!password || len > (size_t)size)
+		return -1;
+	memcpy(out, password, len);
+	return (int)len;
 }
 
 /* OpenSSL compares a key with the certificate as it takes it. */
@@ -47,10 +51,13 @@ static bool is_of_another(void)
 bool tls_pair_use(SSL_CTX *context, const struct tls_pair *pair, char *why, size_t size)
 {
 	ERR_clear_error();
-	SSL_CTX_set_default_passwd_cb(context, no_password);
+	SSL_CTX_set_default_passwd_cb(context, give_password);
+	SSL_CTX_set_default_passwd_cb_userdata(context, (void *)(uintptr_t)pair->password);
 	if (SSL_CTX_use_certificate_chain_file(context, pair->certificate) != 1)
 		return tls_report(why, size, pair->certificate, "can't read the certificate");
-	if (SSL_CTX_use_PrivateKey_file(context, pair->key, SSL_FILETYPE_PEM) != 1)
+	bool has_key = SSL_CTX_use_PrivateKey_file(context, pair->key, SSL_FILETYPE_PEM) == 1;
+	SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
+	if (!has_key)
 		return tls_report(why, size, pair->key,
 			is_of_another() ? "the key is not the certificate's" : "can't use the key");
 	return true;

@@ -12,6 +12,7 @@ struct ssl_ctx_st;
 /* PEM files; `key` may be the file of the certificate, and that may have the chain behind it. */
 struct tls_pair {
 	const char *certificate, *key;
+	const char *password; /* of an encrypted key; NULL: there is none */
 };
 
 /* The context presents it. False: `why` says why, and names the file. */

@@ -49,6 +49,7 @@ struct tls_server {
 	size_t pair_count;
 	unsigned char protocols[PROTOCOLS_BYTES]; /* each with its length before it */
 	unsigned protocols_len;
+	bool refuses_unknown;
 	unsigned char identity[DIGEST_BYTES]; /* sessions of others are not resumed */
 };
 
@@ -91,13 +92,6 @@ static const struct name_entry *look_up(const struct tls_server *server, const c
 	return found;
 }
 
-static size_t find_certificate(const struct tls_server *server, const char *asked)
-{
-	const struct name_entry *found = look_up(server, asked);
-
-	return found ? found->certificate : 0;
-}
-
 bool tls_server_has_name(const struct tls_server *server, const char *name)
 {
 	return look_up(server, name) != NULL;
@@ -107,11 +101,15 @@ static int on_server_name(SSL *ssl, int *alert, void *arg)
 {
 	const struct tls_server *server = arg;
 	const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+	const struct name_entry *found = name ? look_up(server, name) : NULL;
 
-	(void)alert;
+	if (!found && server->refuses_unknown) {
+		*alert = SSL_AD_UNRECOGNIZED_NAME;
+		return SSL_TLSEXT_ERR_ALERT_FATAL;
+	}
 	if (!name)
 		return SSL_TLSEXT_ERR_NOACK;
-	SSL_set_SSL_CTX(ssl, server->certificates[find_certificate(server, name)].context);
+	SSL_set_SSL_CTX(ssl, server->certificates[found ? found->certificate : 0].context);
 	return SSL_TLSEXT_ERR_OK;
 }
 
@@ -320,7 +318,19 @@ static bool identify(struct tls_server *server, const struct tls_settings *setti
 	return good;
 }
 
-static SSL_CTX *context_new(struct tls_server *server, const struct tls_settings *settings)
+/* From OpenSSL 3.5 on with the hybrid group of TLS 1.3. */
+static bool set_groups(SSL_CTX *context, const char *groups)
+{
+	if (groups)
+		return SSL_CTX_set1_groups_list(context, groups) == 1;
+	bool good = SSL_CTX_set1_groups_list(context, "X25519MLKEM768:X25519:P-256:P-384") == 1 ||
+		    SSL_CTX_set1_groups_list(context, "X25519:P-256:P-384") == 1;
+	ERR_clear_error();
+	return good;
+}
+
+static SSL_CTX *context_new(
+	struct tls_server *server, const struct tls_settings *settings, char *why, size_t size)
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_server_method());
 
@@ -342,13 +352,12 @@ static SSL_CTX *context_new(struct tls_server *server, const struct tls_settings
 	SSL_CTX_set_tlsext_servername_callback(context, on_server_name);
 	SSL_CTX_set_tlsext_servername_arg(context, server);
 	SSL_CTX_set_alpn_select_cb(context, on_protocols, server);
-	/* From OpenSSL 3.5 on with the hybrid group of TLS 1.3. */
-	if (SSL_CTX_set1_groups_list(context, "X25519MLKEM768:X25519:P-256:P-384") == 1 ||
-		SSL_CTX_set1_groups_list(context, "X25519:P-256:P-384") == 1) {
-		ERR_clear_error();
-		if (set_ciphers(context, settings->ciphers ? settings->ciphers : DEFAULT_CIPHERS))
-			return context;
-	}
+	if (!set_groups(context, settings->groups))
+		snprintf(why, size, "tls_groups: %s", tls_reason());
+	else if (!set_ciphers(context, settings->ciphers ? settings->ciphers : DEFAULT_CIPHERS))
+		snprintf(why, size, "tls_ciphers: %s", tls_reason());
+	else
+		return context;
 	SSL_CTX_free(context);
 	return NULL;
 }
@@ -421,11 +430,9 @@ static bool add_pair(struct tls_server *server, const struct tls_settings *setti
 	struct certificate *certificate = &server->certificates[server->count];
 
 	ERR_clear_error();
-	certificate->context = context_new(server, settings);
-	if (!certificate->context) {
-		snprintf(why, size, "tls_ciphers: %s", tls_reason());
+	certificate->context = context_new(server, settings, why, size);
+	if (!certificate->context)
 		return false;
-	}
 	server->count++;
 	if (!tls_pair_use(certificate->context, pair, why, size))
 		return false;
@@ -447,6 +454,7 @@ struct tls_server *tls_server_new(const struct tls_settings *settings, char *why
 	snprintf(why, size, "no memory");
 	if (good) {
 		atomic_init(&server->holders, 1);
+		server->refuses_unknown = settings->refuses_unknown;
 		server->certificates = calloc(settings->pair_count, sizeof(*server->certificates));
 		server->pairs = calloc(settings->pair_count, sizeof(*server->pairs));
 		server->method = tls_wire_method_new();

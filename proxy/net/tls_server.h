@@ -34,6 +34,9 @@ struct tls_settings {
 	/* In OpenSSL's names, by colons, for both versions; NULL: those of Mozilla's "intermediate"
 	 * configuration, version 5.7. */
 	const char *ciphers;
+	/* In OpenSSL's names, by colons; NULL: the usual ones, hybrid ones first if it has them. */
+	const char *groups;
+	bool refuses_unknown; /* names that no certificate has, and clients that give none */
 	/* The names of protocols in ALPN (RFC 7301), the preferred first; ended by NULL. */
 	const char *const *protocols;
 };

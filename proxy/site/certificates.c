@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "conf/options.h"
@@ -87,14 +88,14 @@ void certificates_each(const struct site *site, certificates_take_pair *take, vo
 void certificates_each_file(const struct conf_listener *listener,
 	void (*take)(void *user, const char *path), void *user)
 {
-	for (size_t i = 0; i < listener->certificates.count; i++)
-		take(user, listener->certificates.items[i]);
-	for (size_t i = 0; i < listener->certificate_keys.count; i++)
-		take(user, listener->certificate_keys.items[i]);
-	if (listener->client_ca)
-		take(user, listener->client_ca);
-	if (listener->client_crl)
-		take(user, listener->client_crl);
+	for (size_t i = 0; i < listener->tls.certificates.count; i++)
+		take(user, listener->tls.certificates.items[i]);
+	for (size_t i = 0; i < listener->tls.certificate_keys.count; i++)
+		take(user, listener->tls.certificate_keys.items[i]);
+	if (listener->tls.client_ca)
+		take(user, listener->tls.client_ca);
+	if (listener->tls.client_crl)
+		take(user, listener->tls.client_crl);
 }
 
 static void add_mark(void *user, const char *path)
@@ -123,32 +124,82 @@ static uint64_t mark_of(const struct conf_listener *listener)
 static struct tls_server *read_files(const struct conf_listener *listener,
 	const struct certificates_terms *terms, char why[static WHY_BYTES])
 {
-	const struct conf_text_list *keys = &listener->certificate_keys;
-	struct tls_pair *pairs = calloc(listener->certificates.count, sizeof(*pairs));
+	const struct conf_text_list *keys = &listener->tls.certificate_keys;
+	struct tls_pair *pairs = calloc(listener->tls.certificates.count, sizeof(*pairs));
 
 	snprintf(why, WHY_BYTES, "no memory");
 	if (!pairs)
 		return NULL;
-	for (size_t i = 0; i < listener->certificates.count; i++) {
-		pairs[i].certificate = listener->certificates.items[i];
+	for (size_t i = 0; i < listener->tls.certificates.count; i++) {
+		pairs[i].certificate = listener->tls.certificates.items[i];
 		pairs[i].key = keys->count > 0 ? keys->items[i] : pairs[i].certificate;
+		pairs[i].password = listener->tls.password.at;
 	}
-	bool asks = listener->client_ca && listener->verify != CONF_VERIFY_NONE;
+	bool asks = listener->tls.client_ca && listener->tls.verify != CONF_VERIFY_NONE;
 	struct tls_settings settings = {.name = listener->name,
-		.client_ca = listener->client_ca,
-		.client_crl = listener->client_crl,
+		.client_ca = listener->tls.client_ca,
+		.client_crl = listener->tls.client_crl,
 		.asks_client = asks,
-		.requires_client = asks && listener->verify == CONF_VERIFY_REQUIRED,
+		.requires_client = asks && listener->tls.verify == CONF_VERIFY_REQUIRED,
 		.tickets = terms->tickets,
 		.pairs = pairs,
-		.pair_count = listener->certificates.count,
-		.tls12 = (listener->tls_versions & CONF_TLS_1_2) != 0,
-		.tls13 = (listener->tls_versions & CONF_TLS_1_3) != 0,
-		.ciphers = listener->tls_ciphers,
+		.pair_count = listener->tls.certificates.count,
+		.tls12 = (listener->tls.versions & CONF_TLS_1_2) != 0,
+		.tls13 = (listener->tls.versions & CONF_TLS_1_3) != 0,
+		.ciphers = listener->tls.ciphers,
+		.groups = listener->tls.groups,
+		.refuses_unknown = listener->tls.refuses_unknown_names,
 		.protocols = terms->protocols};
 	struct tls_server *server = tls_server_new(&settings, why, WHY_BYTES);
 	free(pairs);
 	return server;
+}
+
+/* Whoever reads a key can be this host; `out` has a sentence, or is empty. */
+static void judge_key_file(const char *path, char out[static WHY_BYTES])
+{
+	struct stat about;
+
+	out[0] = '\0';
+	if (stat(path, &about) != 0)
+		return;
+	if (about.st_mode & (S_IROTH | S_IWOTH | S_IWGRP))
+		snprintf(out, WHY_BYTES,
+			"%s has a private key and the mode %04o; expected one that no other user "
+			"can read, as 0600 or 0640",
+			path, about.st_mode & 07777);
+	else if (about.st_uid != 0 && about.st_uid != geteuid())
+		snprintf(out, WHY_BYTES,
+			"%s has a private key and belongs to user %u; expected root or the user "
+			"that sluice runs as",
+			path, (unsigned)about.st_uid);
+}
+
+/* Calls `report` for each key file that others may reach. */
+static void judge_keys(const struct conf *conf, const struct conf_listener *listener,
+	void (*report)(struct conf_place place, const char *listener, const char *what))
+{
+	const struct conf_text_list *keys = listener->tls.certificate_keys.count > 0
+						    ? &listener->tls.certificate_keys
+						    : &listener->tls.certificates;
+	char what[WHY_BYTES];
+
+	for (size_t i = 0; i < keys->count; i++) {
+		judge_key_file(keys->items[i], what);
+		if (*what)
+			report(conf_place(conf, listener->line), listener->name, what);
+	}
+}
+
+static void log_key(struct conf_place place, const char *listener, const char *what)
+{
+	log_warn("%s:%u: listener %s: %s", place.path, place.line, listener, what);
+}
+
+static void print_key(struct conf_place place, const char *listener, const char *what)
+{
+	fprintf(stderr, "%s:%u: warning: listener %s: %s\n", place.path, place.line, listener,
+		what);
 }
 
 /* Those of a listener that has some; NULL if the files can't be used, with a line in the log. */
@@ -164,6 +215,8 @@ static struct tls_server *read_again(struct certificates *certificates, const st
 			listener->name, why,
 			certificates->server ? "; it keeps the certificates that it had before"
 					     : "");
+	else
+		judge_keys(conf, listener, log_key);
 	snprintf(certificates->why, WHY_BYTES, "%s", server ? "" : why);
 	return server;
 }
@@ -219,7 +272,7 @@ bool certificates_prepare(struct site *site, const struct site *before,
 	bool all = true;
 
 	for (size_t i = 0; i < site->conf->listener_count; i++) {
-		if (site->conf->listeners[i].certificates.count > 0)
+		if (site->conf->listeners[i].tls.certificates.count > 0)
 			all &= prepare_one(site, i, before, terms, what);
 	}
 	return all;
@@ -310,12 +363,14 @@ bool certificates_check(const struct conf *conf)
 
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		const struct conf_listener *listener = &conf->listeners[i];
-		if (listener->certificates.count == 0)
+		if (listener->tls.certificates.count == 0)
 			continue;
 		struct tls_server *server = read_files(listener, &terms, why);
 		if (!server)
 			fprintf(stderr, "%s:%u: listener %s: %s\n",
 				CONF_PLACE_ARGS(conf, listener->line), listener->name, why);
+		else
+			judge_keys(conf, listener, print_key);
 		all &= server != NULL;
 		tls_server_release(server);
 	}

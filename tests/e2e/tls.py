@@ -142,6 +142,59 @@ def names(t):
             equal(stream.getpeercert(True) == expected, True, "the first certificate")
 
 
+@group("unknown_names = refuse")
+def unknown_names(t):
+    certificate = make_certificate(t, "a.pem", ["first.test", "*.wild.test"])
+    sluice = with_tls(t, t.origin(), [certificate], listener="unknown_names = refuse")
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        for name in ("first.test", "a.wild.test"):
+            with t.point(f"{version.name}: {name} is served"):
+                equal(ask(connect(t, sluice, name, version=version), host=name)[0], 200, "status")
+        for name in ("other.test", "wild.test", None):
+            with t.point(f"{version.name}: {name} gets the alert"):
+                try:
+                    connect(t, sluice, name, version=version)
+                    raise AssertionError("the handshake succeeded")
+                except ssl.SSLError as error:
+                    equal(error.reason, "TLSV1_UNRECOGNIZED_NAME", "the alert")
+
+
+@group("groups, and keys with a password")
+def groups_and_passwords(t):
+    origin = t.origin()
+    certificate = make_certificate(t, "a.pem", ["api.test"])
+    with t.point("tls_groups"):
+        sluice = with_tls(t, origin, [certificate], listener="tls_groups = P-384")
+        for group_name, good in (("P-384", True), ("X25519", False)):
+            done = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{sluice.port.number}", "-groups", group_name],
+                                  input="", capture_output=True, text=True, timeout=60, check=False)
+            equal("Cipher is (NONE)" not in done.stdout, good, group_name)
+    with t.point("one that OpenSSL does not have is an error, by its name"):
+        ini = t.file("bad.ini", f"[listener m]\nbind = 127.0.0.1:1\ncertificate = {certificate}\ntls_groups = X\n"
+                     "[upstream o]\nserver = 127.0.0.1:9\n[route r]\nupstream = o\n")
+        done = subprocess.run([BINARY, "check", "-c", ini], capture_output=True, text=True, timeout=60, check=False)
+        equal((done.returncode, "tls_groups" in done.stderr), (1, True), done.stderr)
+    key, password = t.path("sealed.key"), t.file("password", "sesame\n")
+    subprocess.run(["openssl", "pkey", "-in", certificate, "-aes256", "-passout", "pass:sesame", "-out", key], check=True)
+    lines = f"certificate_key = {key}\n"
+    with t.point("an encrypted key"):
+        sluice = with_tls(t, origin, [certificate], listener=lines + f"certificate_password = file:{password}")
+        equal(ask(connect(t, sluice))[0], 200, "status")
+    for what, more in (("no password", ""), ("a wrong one", f"certificate_password = file:{t.file('wrong', 'x')}")):
+        with t.point(f"{what} is an error that names the key"):
+            ini = t.file("bad.ini", f"[listener m]\nbind = 127.0.0.1:1\ncertificate = {certificate}\n{lines}{more}\n"
+                         "[upstream o]\nserver = 127.0.0.1:9\n[route r]\nupstream = o\n")
+            done = subprocess.run([BINARY, "check", "-c", ini], capture_output=True, text=True, timeout=60, check=False)
+            equal((done.returncode, f"{key}: can't use the key" in done.stderr), (1, True), done.stderr)
+    with t.point("a key that others can read has a warning"):
+        for mode, warns in ((0o600, False), (0o640, False), (0o644, True), (0o660, True)):
+            os.chmod(certificate, mode)
+            ini = t.file("mode.ini", f"[listener m]\nbind = 127.0.0.1:1\ncertificate = {certificate}\n"
+                         "[upstream o]\nserver = 127.0.0.1:9\n[route r]\nupstream = o\n")
+            done = subprocess.run([BINARY, "check", "-c", ini], capture_output=True, text=True, timeout=60, check=False)
+            equal((done.returncode, f"a private key and the mode {mode:04o}" in done.stderr), (0, warns), done.stderr)
+
+
 @group("curl and openssl s_client")
 def peers(t):
     origin = t.origin()

@@ -1,4 +1,5 @@
 """TLS towards sluice: certificates, and clients by Python's ssl."""
+import os
 import re
 import socket
 import ssl
@@ -17,6 +18,7 @@ def make_certificate(t, name, names, days=30, key="ec -pkeyopt ec_paramgen_curve
                     "-out", path], check=True, capture_output=True)
     with open(key_path, encoding="ascii") as source, open(path, "a", encoding="ascii") as out:
         out.write(source.read())
+    os.chmod(path, 0o600)
     return path
 
 

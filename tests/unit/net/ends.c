@@ -197,7 +197,7 @@ static struct tls_server *test_server(void)
 	assert_true(fd >= 0);
 	close(fd);
 	tls_files_make(path, NULL, "ends.test", false);
-	struct tls_pair pair = {path, path};
+	struct tls_pair pair = {path, path, NULL};
 	struct tls_settings settings = {.name = "ends",
 		.pairs = &pair,
 		.pair_count = 1,

@@ -40,7 +40,7 @@ static struct fixture *begin(const char *names)
 	snprintf(f->other, sizeof(f->other), "%s/b", f->folder);
 	tls_files_make(f->path, NULL, names, false);
 	tls_files_make(f->other, NULL, names, false);
-	struct tls_pair pair = {f->path, f->path};
+	struct tls_pair pair = {f->path, f->path, NULL};
 	f->tickets = tls_tickets_new(1);
 	struct tls_settings settings = {.name = "l",
 		.tickets = f->tickets,

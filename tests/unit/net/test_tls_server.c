@@ -80,7 +80,7 @@ static void add(struct fixture *f, const char *names, bool is_rsa)
 	const char *path = new_path(f);
 
 	tls_files_make(path, NULL, names, is_rsa);
-	f->pairs[f->settings.pair_count++] = (struct tls_pair){path, path};
+	f->pairs[f->settings.pair_count++] = (struct tls_pair){path, path, NULL};
 }
 
 static struct tls_server *make(struct fixture *f)
@@ -306,10 +306,11 @@ static void faults_of_files_are_named(void **state)
 	tls_files_make(other, other_key, "b.test", false);
 	f->settings.pair_count = 1;
 	for (unsigned i = 0; i < 4; i++) {
-		f->pairs[0] = (struct tls_pair){
-			i == 0 ? "/nowhere/at-all" : certificate, i == 1   ? certificate
-								  : i == 2 ? other_key
-									   : key};
+		f->pairs[0] =
+			(struct tls_pair){.certificate = i == 0 ? "/nowhere/at-all" : certificate,
+				.key = i == 1   ? certificate
+				       : i == 2 ? other_key
+						: key};
 		if (i == 3)
 			f->settings.ciphers = "NO-SUCH-CIPHER";
 		assert_null(tls_server_new(&f->settings, f->why, sizeof(f->why)));
