@@ -17,12 +17,13 @@ struct socket_end {
 	struct event event;
 	int fd;
 	bool is_bound; /* see stream_reset_at_death */
+	bool is_copy;  /* see stream_copy */
 };
 TRANSPORT_FITS(struct socket_end, struct transport_end);
 
 struct socket_carried {
 	int fd;
-	bool is_bound;
+	bool is_bound, is_copy;
 };
 TRANSPORT_FITS(struct socket_carried, struct transport_carried);
 
@@ -205,12 +206,27 @@ static size_t socket_untaken(const struct stream *stream)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/* A copy ends now, not when the thread that it was copied from has closed its own. */
+static void close_socket(const struct socket_carried *carried)
+{
+	if (carried->is_copy)
+		shutdown(carried->fd, SHUT_RDWR);
+	if (carried->is_bound)
+		set_reset(carried->fd, false);
+	close(carried->fd);
+}
+
+static struct socket_carried carried_from(const struct socket_end *end)
+{
+	return (struct socket_carried){end->fd, end->is_bound, end->is_copy};
+}
+
 static void socket_close(struct stream *stream)
 {
+	const struct socket_carried carried = carried_from(end_of(stream));
+
 	event_del(&end_of(stream)->event);
-	if (end_of(stream)->is_bound)
-		set_reset(fd_of(stream), false);
-	close(fd_of(stream));
+	close_socket(&carried);
 	end_of(stream)->fd = -1;
 }
 
@@ -218,13 +234,13 @@ static struct transport_carried socket_carry(struct stream *stream)
 {
 	struct transport_carried carried;
 
-	*carried_of(&carried) = (struct socket_carried){fd_of(stream), end_of(stream)->is_bound};
+	*carried_of(&carried) = carried_from(end_of(stream));
 	event_del(&end_of(stream)->event);
 	end_of(stream)->fd = -1;
 	return carried;
 }
 
-/* Both are one socket: that the copy is bound must not end with the stream. */
+/* Both are one socket: that the copy is bound, or the connection, must not end with the stream. */
 static bool socket_copy(struct stream *stream, struct transport_carried *into)
 {
 	struct socket_carried *copy = carried_of(into);
@@ -232,8 +248,9 @@ static bool socket_copy(struct stream *stream, struct transport_carried *into)
 	copy->fd = fcntl(fd_of(stream), F_DUPFD_CLOEXEC, 0);
 	if (copy->fd < 0)
 		return false;
+	copy->is_copy = true;
 	copy->is_bound = end_of(stream)->is_bound;
-	end_of(stream)->is_bound = false;
+	end_of(stream)->is_bound = end_of(stream)->is_copy = false;
 	return true;
 }
 
@@ -250,6 +267,7 @@ static bool socket_import(struct stream *stream, struct stream_loop *loop,
 	if (!socket_stream_open(stream, loop, carried->fd, true, calls))
 		return false;
 	end_of(stream)->is_bound = carried->is_bound;
+	end_of(stream)->is_copy = carried->is_copy;
 	return true;
 }
 
@@ -269,9 +287,7 @@ static void socket_discard(struct transport_carried *from)
 {
 	struct socket_carried *carried = carried_of(from);
 
-	if (carried->is_bound)
-		set_reset(carried->fd, false);
-	close(carried->fd);
+	close_socket(carried);
 	carried->fd = -1;
 }
 

@@ -286,9 +286,10 @@ static inline bool stream_export_has_handshake(const struct stream_export *from)
 struct stream_export stream_export(struct stream *stream);
 
 /* A second hold on the connection, for another thread that takes it over, while the stream's own
- * thread does nothing with it but close it. False: there is none to be had (no descriptors, or a
- * transport whose state is in this stream's memory, as that of TLS: keys and counters); then
- * stream_cut ends it. Any thread. A connection whose stream can be exported only moves. */
+ * thread does nothing with it but close it. The connection ends when the copy is closed. False:
+ * there is none to be had (no descriptors, or a transport whose state is in this stream's memory,
+ * as that of TLS: keys and counters); then stream_cut ends it. Any thread. A connection whose
+ * stream can be exported only moves. */
 bool stream_copy(struct stream *stream, struct stream_export *copy);
 
 /* Ends it in both directions, for the peer at once. Any thread. */

@@ -76,7 +76,8 @@ class Origin:
     """Listens until the test ends. `requests` holds every exchange, in order of arrival."""
 
     def __init__(self, handler=None, family=socket.AF_INET, path=None, backlog=1024, listen=True,
-                 host=None, port=0, tls=None):
+                 host=None, port=0, tls=None, counts_open=False):
+        """`counts_open`: most_open is counted."""
         self.tls = tls  # an ssl.SSLContext
         self.handshakes = []  # of those that were done: was its session resumed?
         self.refused = []  # why others were not
@@ -84,7 +85,8 @@ class Origin:
         self.requests = []
         self.connections = 0
         self.open_connections = 0
-        self.most_open = 0  # of them at once
+        self.most_open = 0  # of them at once, whose ends had not arrived when another one was accepted
+        self._counts_open = counts_open
         self.faults = []  # requests that no proxy may send
         self.changed = threading.Condition()
         self._streams = set()
@@ -129,7 +131,8 @@ class Origin:
                 number = self.connections
                 self.connections += 1
                 self.open_connections += 1
-                self.most_open = max(self.most_open, self.open_connections)
+                if self._counts_open:
+                    self.most_open = max(self.most_open, sum(each.is_established() for each in self._streams))
                 self.changed.notify_all()
             threading.Thread(target=self._serve, args=(stream, number), daemon=True).start()
 

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "linked.h"
+#include "net/socket_stream.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suite.h"
 #include "upstream/upstream.h"
@@ -198,6 +200,36 @@ static void another_workers_idle_one_makes_room(void **state)
 	server_connection_close(own);
 	server_connection_close(new);
 	assert_int_equal(linked_open(&l), 0);
+	linked_end(&l);
+}
+
+/* One that could be shared, but that a server has written to, ends before a new one counts for it.
+ */
+static void another_workers_that_is_of_no_use_ends_first(void **state)
+{
+	struct linked l;
+	int fds[2];
+	char byte = 'x';
+
+	(void)state;
+	begin_bounded(&l);
+	struct server_connection *own = linked_get(&l);
+	struct server_connection *other = linked_get_of(&l, 1, false);
+	const struct stream_calls *calls = other->stream.calls;
+	stream_close(&other->stream);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+	assert_true(
+		socket_stream_open(&other->stream, &other->worker->streams, fds[0], true, calls));
+	server_connection_keep(other);
+	assert_int_equal(write(fds[1], &byte, 1), 1);
+	struct server_connection *new = linked_get(&l);
+	assert_true(other->is_taken);
+	assert_int_equal(recv(fds[1], &byte, 1, 0), 0); /* though its worker has had no turn */
+	stage_turn(l.stage);
+	assert_int_equal(linked_open(&l), 2);
+	close(fds[1]);
+	server_connection_close(own);
+	server_connection_close(new);
 	linked_end(&l);
 }
 
@@ -566,6 +598,7 @@ UNIT_SUITE(test_server_pool)
 		cmocka_unit_test(without_a_bound_there_is_always_a_new_one),
 		cmocka_unit_test(no_more_than_the_bound),
 		cmocka_unit_test(another_workers_idle_one_makes_room),
+		cmocka_unit_test(another_workers_that_is_of_no_use_ends_first),
 		cmocka_unit_test(a_lower_bound_closes_what_is_too_much),
 		cmocka_unit_test(the_first_in_line_has_the_next),
 		cmocka_unit_test(one_that_is_free_already_is_not_waited_for),
