@@ -118,22 +118,28 @@ def lease_troubled(t):
 
 @test("store_timeout: no verdict takes longer, whether the store is silent or late", workers=[1])
 def timeout(t):
+    """That it takes no longer is seen by what has not happened when the verdict is there: a late answer, which admits, and
+    the end of the silent connection. The latter comes 800 ms later, which a busy machine may need for a verdict."""
     hazard, _, (node,) = begin(t, count=1, fleet=TIMEOUT, rate="1000 per 1h")
-    client, waits = t.client(node), {}
-    for name, trouble in (("silent", hazard.stall), ("late", lambda: hazard.late(0.35, 0.4))):
-        waits[name] = []
-        while len(waits[name]) < 3 or (min(waits[name]) >= 0.6 and len(waits[name]) < 12):
-            until(lambda: ask(client).status == 200, "the store answers")
-            trouble()
-            began = time.monotonic()
-            equal(ask(client).status, 503, "without a verdict")
-            waits[name].append(time.monotonic() - began)
-            hazard.go_on()
-            hazard.late(0, 0)
-    for name, taken in waits.items():
-        t.note(f"{name}: {', '.join(f'{1000 * s:.0f} ms' for s in taken)}")
-        # The fastest: others may have had no processor. A store that is late or silent takes 700 ms and more.
-        true(0.19 <= min(taken) < 0.6, f"{name}: {min(taken):.3f} s")
+    client = t.client(node)
+
+    def without_verdict(trouble):
+        """Whether the connection to the store was left meanwhile."""
+        until(lambda: ask(client).status == 200, "the store answers")
+        left = node.process.output().count("store_down decides")
+        trouble()
+        began = time.monotonic()
+        equal(ask(client).status, 503, "without a verdict")
+        took = time.monotonic() - began
+        left = node.process.output().count("store_down decides") - left
+        hazard.go_on()
+        hazard.late(0, 0)
+        t.note(f"{1000 * took:.0f} ms")
+        true(took >= 0.19, f"{took:.3f} s")
+        return left > 0
+    until(lambda: not without_verdict(hazard.stall), "a verdict before the connection is left")
+    for _ in range(3):
+        without_verdict(lambda: hazard.late(0.35, 0.4))
 
 
 @test("a silent store: what waits for it takes no more memory with time", workers=[1])
