@@ -262,6 +262,50 @@ static void a_copy_outlives_the_stream_or_is_cut(void **state)
 	fixture_end(f);
 }
 
+/* Before the thread that had the connection closes its own stream. */
+static void a_copy_that_is_closed_ends_the_connection(void **state)
+{
+	for (int carried = 0; carried < 2; carried++) {
+		struct fixture *f = fixture_begin(state);
+		struct stream taker;
+		struct stream_export copy;
+		char text[8];
+
+		if (!stream_copy(&f->ends.stream, &copy)) {
+			fixture_end(f);
+			return;
+		}
+		if (carried) {
+			stream_export_close(&copy);
+		} else {
+			assert_true(stream_import(&taker, &f->other_streams, &copy, &serving));
+			stream_close(&taker);
+		}
+		assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), -1);
+		fixture_end(f);
+	}
+}
+
+static void a_copy_of_a_copy_outlives_it(void **state)
+{
+	struct fixture *f = fixture_begin(state);
+	struct stream taker;
+	struct stream_export copy;
+	char text[8];
+
+	if (stream_copy(&f->ends.stream, &copy)) {
+		assert_true(stream_import(&taker, &f->other_streams, &copy, &serving));
+		assert_true(stream_copy(&taker, &copy));
+		stream_close(&taker);
+		stream_close(&f->ends.stream);
+		assert_true(stream_import(&taker, &f->other_streams, &copy, &serving));
+		fixture_write_whole(f, &taker, "on");
+		assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), 2);
+		stream_close(&taker);
+	}
+	fixture_end(f);
+}
+
 static void a_cut_ends_both_directions(void **state)
 {
 	struct fixture *f = fixture_begin(state);
@@ -288,6 +332,8 @@ UNIT_SUITE(test_stream_turns)
 		FIXTURE_CASE(an_exported_one_may_be_closed),
 		FIXTURE_CASE(an_exported_one_leaves_the_others_woken),
 		FIXTURE_CASE(a_copy_outlives_the_stream_or_is_cut),
+		FIXTURE_CASE(a_copy_that_is_closed_ends_the_connection),
+		FIXTURE_CASE(a_copy_of_a_copy_outlives_it),
 		FIXTURE_CASE(a_cut_ends_both_directions),
 	};
 
