@@ -2,149 +2,132 @@
 
 struct slice pump_trailers(const struct pump *pump)
 {
-	return body_trailers(&pump->decoder);
+	return pump->end.trailers.len > 0 || !pump->source ? pump->end.trailers
+							   : pump->source->trailers;
 }
 
-static bool put_last_chunk(struct pump *pump)
+static bool put_end(struct pump *pump)
 {
-	return body_encode_tail(&pump->encoder, pump->flow, pump->pool, pump_trailers(pump));
+	const struct body_end end = {pump_trailers(pump), pump->end.rules};
+
+	pump->end_due = !pump->sink->calls->end(pump->sink, &end);
+	return !pump->end_due;
 }
 
-static inline bool put_content(struct pump *pump, struct slice content)
+/* The end leaves with the last run, unless trailers come between. */
+static bool put_run(struct pump *pump, struct slice run)
 {
-	return body_encode(&pump->encoder, pump->flow, pump->pool, content,
-		pump->encoder.tail_due && pump_trailers(pump).len > 0);
+	bool is_last = pump->end_due && pump_trailers(pump).len == 0;
+
+	if (!body_sink_push(pump->sink, run, is_last))
+		return false;
+	pump->end_due &= !is_last;
+	return true;
 }
 
-/* Takes the next run of content out of the buffer, of at most `most` bytes. */
-static inline __attribute__((always_inline)) enum pump_result decode(
-	struct pump *pump, size_t most, struct slice *content)
+/* Takes the next run of what is here, of at most `most` bytes. */
+static inline enum pump_result lend(struct pump *pump, size_t most, struct slice *run)
 {
-	if (!body_decode(&pump->decoder, pump->in, most, content))
+	struct body_source *source = pump->source;
+
+	if (!source->calls->lend(source, most, run))
 		return PUMP_SOURCE_BROKEN;
-	pump->content_bytes += content->len;
+	pump->lent = true;
+	pump->ended = source->ended;
+	pump->content_bytes += run->len;
 	if (pump->max_bytes > 0 && pump->content_bytes > pump->max_bytes)
 		return PUMP_TOO_LARGE;
-	return pump->decoder.decoded ? PUMP_DONE : PUMP_WANTS_READ;
+	return pump->ended ? PUMP_DONE : PUMP_WANTS_READ;
 }
 
-/* An emptied source buffer goes back, unless the flow still borrows from it. */
-static void release(struct pump *pump)
+static inline void release(struct pump *pump)
 {
-	if (pump->in->at && buffer_used(pump->in) == 0 &&
-		(!pump->sink || pump->flow->body.len == 0 || pump->flow->kept.at))
-		buffer_release(pump->in, pump->pool);
+	if (pump->lent && pump->source)
+		pump->source->calls->release(pump->source);
+	pump->lent = false;
+}
+
+static size_t here(const struct pump *pump)
+{
+	return !pump->ended && pump->source ? pump->source->calls->here(pump->source) : 0;
+}
+
+bool pump_has_content(const struct pump *pump)
+{
+	return (pump->spool && spool_bytes(pump->spool) > 0) || here(pump) > 0;
+}
+
+static bool is_lost(const struct pump *pump)
+{
+	return pump->spool && spool_is_lost(pump->spool);
 }
 
 /* The front of the spool is sent; it stays there until then. */
 static enum pump_result fill_from_spool(struct pump *pump)
 {
-	struct slice content = spool_front(pump->spool);
+	struct slice run = spool_front(pump->spool);
 
-	if (!flow_takes_prefix(pump->flow))
-		return PUMP_WANTS_WRITE;
-	pump->encoder.tail_due = pump->decoder.decoded && pump->encoder.chunked &&
-				 content.len == spool_bytes(pump->spool);
-	pump->borrowed = content.len;
-	return put_content(pump, content) ? PUMP_WANTS_READ : PUMP_NO_MEMORY;
-}
-
-static bool is_lost(const struct pump *pump)
-{
-	return (pump->spool && spool_is_lost(pump->spool)) ||
-	       (pump->sink && flow_is_lost(pump->flow));
-}
-
-bool pump_has_content(const struct pump *pump)
-{
-	return (pump->spool && spool_bytes(pump->spool) > 0) ||
-	       (!pump->decoder.decoded && pump->in->at && buffer_used(pump->in) > 0);
+	pump->end_due = pump->ended && run.len == spool_bytes(pump->spool);
+	pump->borrowed = run.len;
+	return put_run(pump, run) ? PUMP_WANTS_READ : PUMP_NO_MEMORY;
 }
 
 enum pump_result pump_fill(struct pump *pump)
 {
-	struct slice content;
+	struct slice run;
 
 	if (is_lost(pump))
 		return PUMP_SPOOL_FAILED;
 	if (pump->spool && spool_bytes(pump->spool) > 0)
 		return fill_from_spool(pump);
-	if (pump->decoder.decoded)
+	if (pump->ended || !pump->source)
 		return PUMP_DONE;
-	if (pump->sink && !flow_takes_prefix(pump->flow))
-		return PUMP_WANTS_WRITE;
-	enum pump_result result = decode(pump, SIZE_MAX, &content);
-	if (result != PUMP_DONE && result != PUMP_WANTS_READ)
+	enum pump_result result = lend(pump, SIZE_MAX, &run);
+	if (!pump->sink || (result != PUMP_DONE && result != PUMP_WANTS_READ))
 		return result;
-	if (!pump->sink)
-		return result;
-	pump->encoder.tail_due = pump->decoder.decoded && pump->encoder.chunked;
-	if (content.len > 0 && !put_content(pump, content))
+	pump->end_due = pump->ended;
+	if (run.len > 0 && !put_run(pump, run))
 		return PUMP_NO_MEMORY;
-	if (pump->encoder.tail_due && flow_takes_prefix(pump->flow) && !put_last_chunk(pump))
+	if (pump->end_due && run.len == 0 && !put_end(pump))
 		return PUMP_NO_MEMORY;
 	return result;
 }
 
-bool pump_unchunk(struct pump *pump)
-{
-	char *bytes = buffer_head(pump->in);
-	size_t consumed, produced;
-
-	if (http_parser_chunked(pump->decoder.parser, bytes, buffer_used(pump->in), &consumed,
-		    &produced) != HTTP_PARSE_DONE)
-		return false;
-	memmove(bytes + consumed - produced, bytes, produced);
-	pump->in->start += (uint32_t)(consumed - produced);
-	return true;
-}
-
 void pump_finish(struct pump *pump)
 {
-	if (pump->encoder.tail_due && !put_last_chunk(pump))
-		pump->decoder.body = HTTP_BODY_UNTIL_CLOSE; /* none are looked for later */
+	if (pump->end_due)
+		put_end(pump);
 }
 
-/* What the sink does not take goes out of the way of what comes next. */
-static bool spill(struct pump *pump)
+/* What the sink can't send goes out of the way of what comes next, if it may. */
+static enum body_flush flush(struct pump *pump)
 {
-	const struct flow *flow = pump->flow;
+	const struct body_sink_calls *calls = pump->sink->calls;
+	enum body_flush result = calls->flush(pump->sink, &pump->written);
 
-	if (!pump->spills || pump->decoder.decoded)
-		return false;
-	if (pump->decoder.body == HTTP_BODY_LENGTH) {
-		uint64_t space = flow->spool ? spool_space(flow->spool)
-					     : pump->kept.memory + pump->kept.file;
-		if (pump->decoder.left + flow_bytes(flow) > space)
-			return false;
-	}
-	return flow_spill(pump->flow, pump->pool, pump->store, pump->kept);
+	if (result != BODY_FULL || !pump->spills || pump->ended)
+		return result;
+	return calls->spill(
+		pump->sink, pump->store, pump->kept, pump->source ? pump->source->left : 0);
 }
 
-/* Sends what the flow holds, and the last chunk behind it when that is due. */
+/* Sends what the sink holds, and the end behind it when that is due. */
 static enum pump_result send_all(struct pump *pump)
 {
 	while (pump->sink) {
-		if (!flow_is_empty(pump->flow)) {
-			enum stream_result result = STREAM_AGAIN;
-			if (pump->sink->writable)
-				result = flow_write(
-					pump->flow, pump->sink, pump->pool, &pump->written);
-			switch (result) {
-			case STREAM_OK:
-				break;
-			case STREAM_AGAIN:
-				if (spill(pump))
-					break;
-				return is_lost(pump) ? PUMP_SPOOL_FAILED : PUMP_WANTS_WRITE;
-			case STREAM_END:
-			case STREAM_FAILED:
-				return is_lost(pump) ? PUMP_SPOOL_FAILED : PUMP_SINK_FAILED;
-			}
-		}
-		if (!pump->encoder.tail_due)
+		switch (flush(pump)) {
+		case BODY_EMPTY:
 			break;
-		if (!put_last_chunk(pump))
+		case BODY_FULL:
+			return PUMP_WANTS_WRITE;
+		case BODY_FAILED:
+			return PUMP_SINK_FAILED;
+		case BODY_LOST:
+			return PUMP_SPOOL_FAILED;
+		}
+		if (!pump->end_due)
+			break;
+		if (!put_end(pump))
 			return PUMP_NO_MEMORY;
 	}
 	release(pump);
@@ -157,40 +140,24 @@ static enum pump_result send_all(struct pump *pump)
 	return PUMP_DONE;
 }
 
-/* The source has no more to say: the end of a body that is ended so, or too early. */
-static enum pump_result source_ended(struct pump *pump)
-{
-	if (pump->source->failed || !body_decode_end(&pump->decoder))
-		return PUMP_SOURCE_ENDED;
-	pump->encoder.tail_due = pump->sink && pump->encoder.chunked;
-	return PUMP_DONE;
-}
-
-/* Reads a block, or says why not. PUMP_DONE: there is something new to look at. */
+/* Reads once, or says why not. PUMP_DONE: there is something new to look at. */
 static enum pump_result fetch(struct pump *pump, unsigned *turns)
 {
 	if (!pump->source)
 		return PUMP_WANTS_READ; /* what comes is put into the spool */
-	if (pump->source->read_ended)
-		return source_ended(pump);
-	if (!stream_may_have_more(pump->source) || (*turns)-- == 0)
-		return PUMP_WANTS_READ;
-	if (!pump->in->at && !buffer_acquire(pump->in, pump->pool))
-		return PUMP_NO_MEMORY;
-	if (buffer_used(pump->in) == 0)
-		pump->in->start = pump->in->end = 0;
-	switch (stream_read(pump->source, pump->in)) {
-	case STREAM_OK:
+	switch (pump->source->calls->fetch(pump->source, turns)) {
+	case BODY_FETCHED:
+		pump->ended = pump->source->ended;
+		pump->end_due = pump->sink && pump->ended;
 		return PUMP_DONE;
-	case STREAM_AGAIN:
-		release(pump);
+	case BODY_NOT_NOW:
 		return PUMP_WANTS_READ;
-	case STREAM_END:
-	case STREAM_FAILED:
+	case BODY_CUT:
+		return PUMP_SOURCE_ENDED;
+	case BODY_NO_MEMORY:
 		break;
 	}
-	release(pump);
-	return source_ended(pump);
+	return PUMP_NO_MEMORY;
 }
 
 enum pump_result pump_run(struct pump *pump, unsigned turns)
@@ -202,12 +169,12 @@ enum pump_result pump_run(struct pump *pump, unsigned turns)
 		if (result != PUMP_DONE)
 			return result;
 		if (!pump_has_content(pump)) {
-			if (pump->decoder.decoded)
+			if (pump->ended)
 				return PUMP_DONE;
 			result = fetch(pump, &turns);
 			if (result != PUMP_DONE)
 				return result;
-			if (pump->decoder.decoded)
+			if (pump->ended)
 				continue;
 		}
 		result = pump_fill(pump);
@@ -218,19 +185,19 @@ enum pump_result pump_run(struct pump *pump, unsigned turns)
 
 enum pump_result pump_collect(struct pump *pump, unsigned turns)
 {
-	while (!pump->decoder.decoded) {
-		struct slice content;
+	while (!pump->ended) {
+		struct slice run;
 		enum pump_result result = PUMP_DONE;
 		if (spool_room(pump->spool, 1) == 0)
 			return spool_failed(pump->spool) ? PUMP_SPOOL_FAILED : PUMP_WANTS_WRITE;
-		if (!pump->in->at || buffer_used(pump->in) == 0)
+		if (here(pump) == 0)
 			result = fetch(pump, &turns);
-		if (result != PUMP_DONE || pump->decoder.decoded)
+		if (result != PUMP_DONE || pump->ended)
 			return result; /* what ends with its source ends here */
-		result = decode(pump, spool_room(pump->spool, buffer_used(pump->in)), &content);
+		result = lend(pump, spool_room(pump->spool, here(pump)), &run);
 		if (result != PUMP_DONE && result != PUMP_WANTS_READ)
 			return result;
-		if (spool_put(pump->spool, content) < content.len)
+		if (spool_put(pump->spool, run) < run.len)
 			return PUMP_SPOOL_FAILED;
 		release(pump);
 	}

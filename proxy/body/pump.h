@@ -1,14 +1,12 @@
 /*
- * A body on its way from one socket to another, a request's up or a response's down alike.
+ * A body on its way, a request's up or a response's down alike.
  *
- *   source --read--> buffer --decode--> a run of content --encode--> flow --write--> sink
- *                      body/decoder.h                     body/encoder.h
+ *   source --lend--> a run of content --push--> sink
  *
- * One block is read only when the one before has left: the sink's pace is the source's (and by
- * TCP the sender's), and memory stays bounded whatever the body's size. Framing is rewritten, never
- * copied; chunk extensions are dropped.
+ * One run is taken only when the one before has left: the sink's pace is the source's (and by its
+ * protocol the sender's), and memory stays bounded whatever the body's size.
  *
- * When `spills` is set, bytes that a slow sink does not accept are moved into the flow's spool as
+ * When `spills` is set, bytes that a slow sink does not accept are moved into a spool of its own as
  * far as there is room, and reading continues. A body whose length is known spills only when all
  * that is left of it fits: until then the source would wait for the sink in any case.
  *
@@ -23,14 +21,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "body/decoder.h"
-#include "body/encoder.h"
-#include "body/flow.h"
+#include "body/sink.h"
+#include "body/source.h"
 
 enum pump_result {
 	PUMP_WANTS_READ,    /* the source has no more now */
 	PUMP_WANTS_WRITE,   /* the sink takes no more now */
-	PUMP_DONE,          /* all of the body is decoded, and written */
+	PUMP_DONE,          /* all of the body was read, and written */
 	PUMP_SOURCE_ENDED,  /* the source closed before the body's end, or failed */
 	PUMP_SOURCE_BROKEN, /* not the framing it claimed */
 	PUMP_TOO_LARGE,     /* more content than max_bytes */
@@ -41,18 +38,17 @@ enum pump_result {
 };
 
 struct pump {
-	struct stream *source;
-	struct buffer *in;
-	struct spool *spool; /* content that was collected; NULL: none */
-	size_t borrowed;     /* of its front, by the flow */
-	struct stream *sink; /* NULL: throw away */
-	struct flow *flow;
-	struct buffer_pool *pool;
-	struct spool_store *store; /* for `spills`; NULL: never */
+	struct body_source *source; /* NULL: nothing more is read */
+	struct body_sink *sink;     /* NULL: throw away */
+	struct spool *spool;        /* content that was collected; NULL: none */
+	size_t borrowed;            /* of its front, by the sink */
+	struct spool_store *store;  /* for `spills`; NULL: never */
 	struct spool_limits kept;
 	bool spills;
-	struct body_decoder decoder;
-	struct body_encoder encoder;
+	bool ended;             /* the last of the content was read */
+	bool end_due;           /* the sink is still to be given the end */
+	bool lent;              /* the source has lent something */
+	struct body_end end;    /* its trailers: if not the source's */
 	uint64_t max_bytes;     /* 0: no bound */
 	uint64_t content_bytes; /* passed so far */
 	uint64_t written;       /* bytes the sink took, framing included */
@@ -66,7 +62,7 @@ static inline struct pump *pump_begin(struct pump *pump)
 }
 
 /* Moves what can be moved now. At most `turns` reads, for fairness between connections: after these
- * it returns PUMP_WANTS_READ with source->readable still set. */
+ * it returns PUMP_WANTS_READ, and the source may have more (body_source_calls.read_again). */
 enum pump_result pump_run(struct pump *pump, unsigned turns);
 
 /* Moves what can be read now into the spool. DONE: all of the body is in it. WANTS_WRITE: it is
@@ -76,22 +72,17 @@ enum pump_result pump_collect(struct pump *pump, unsigned turns);
 /* Is there content to send that needs no reading? */
 bool pump_has_content(const struct pump *pump);
 
-/* Only decodes what is in the buffer and fills an empty flow with it, writing nothing: to let
- * the first of a body leave with its head. Returns DONE when all is decoded, WANTS_READ or
- * WANTS_WRITE, or what is wrong. */
+/* Only gives the sink what is here, and sends nothing: to let the first of a body leave with its
+ * head, of which nothing is borrowed. Returns DONE when all was read, WANTS_READ, or what is wrong.
+ */
 enum pump_result pump_fill(struct pump *pump);
 
-/* A chunked body that is in the buffer whole becomes its content, in front of the bytes that follow
- * it. Needs no more than what client_open_body sets. False: its framing is malformed, which
- * decoding it finds again. */
-bool pump_unchunk(struct pump *pump);
-
-/* The trailer section of a body that is decoded, as it came; empty: none. Its source's. */
+/* The trailer section of a body that was read, as it came; empty: none. Its source's. */
 struct slice pump_trailers(const struct pump *pump);
 
-/* The body is decoded, and the source's parser, which has its trailers, is about to go: the end of
- * the content is added to the flow now. Only when flow_takes_prefix. Without memory the trailers
- * are lost. */
+/* All was read, and the source, which has its trailers, is about to go: the sink is given the end
+ * now. Only when nothing is borrowed but what it keeps itself. Without memory the trailers are
+ * lost. */
 void pump_finish(struct pump *pump);
 
 #endif

@@ -73,8 +73,13 @@ struct client_calls {
 	void (*take_body)(struct client *client, uint32_t bytes);
 	/* Bytes of memory that this takes. */
 	uint64_t (*body_memory)(struct client *client);
-	/* The pump's source is the request's body. */
-	void (*open_body)(struct client *client, struct pump *up);
+	/* The request's body, as far as it was not taken yet. NULL: all of it was. */
+	struct body_source *(*open_body)(struct client *client, struct exchange *exchange);
+	/* Before it is opened: is all of the request's body here? Its length may be known then. */
+	bool (*body_is_whole)(struct client *client, struct exchange *exchange);
+	/* Is what is left of the request's body cheaper to read than to do without its connection?
+	 */
+	bool (*body_is_short)(struct client *client, const struct exchange *exchange);
 
 	/* Passes on an interim response, whose head is the exchange's `response`; `is_own`: a 100
 	 * of our own instead. */
@@ -86,8 +91,8 @@ struct client_calls {
 	enum pump_result (*head)(struct client *client, struct exchange *exchange);
 	/* A locally generated response, defined by answer and outcome. False: no memory. */
 	bool (*reply)(struct client *client, struct exchange *exchange);
-	/* The pump's sink is this client, behind what is in `out`. */
-	void (*open_response)(struct client *client, struct pump *down);
+	/* This client as the sink of a response's body, behind what is in `out`. */
+	struct body_sink *(*open_response)(struct client *client);
 	/* One more interim response this turn, or has it to take some first, or to let others
 	 * continue? */
 	bool (*takes_interim)(struct client *client);
@@ -187,9 +192,19 @@ static inline uint64_t client_body_memory(struct client *client)
 	return client->calls->body_memory(client);
 }
 
-static inline void client_open_body(struct client *client, struct pump *up)
+static inline struct body_source *client_open_body(struct client *client, struct exchange *exchange)
 {
-	client->calls->open_body(client, up);
+	return client->calls->open_body(client, exchange);
+}
+
+static inline bool client_body_is_whole(struct client *client, struct exchange *exchange)
+{
+	return client->calls->body_is_whole(client, exchange);
+}
+
+static inline bool client_body_is_short(struct client *client, const struct exchange *exchange)
+{
+	return client->calls->body_is_short(client, exchange);
 }
 
 static inline enum client_interim client_interim(
@@ -208,9 +223,9 @@ static inline bool client_reply(struct client *client, struct exchange *exchange
 	return client->calls->reply(client, exchange);
 }
 
-static inline void client_open_response(struct client *client, struct pump *down)
+static inline struct body_sink *client_open_response(struct client *client)
 {
-	client->calls->open_response(client, down);
+	return client->calls->open_response(client);
 }
 
 static inline bool client_takes_interim(struct client *client)

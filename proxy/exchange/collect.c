@@ -43,11 +43,8 @@ static void begin(struct exchange *x)
 		lack_memory(x);
 		return;
 	}
-	server_open_response(x->connection, down);
-	down->pool = &x->worker->blocks;
-	down->decoder.body = x->response_framing.body;
-	down->decoder.decoded = x->response_framing.body == HTTP_BODY_NONE;
-	down->decoder.left = x->response_framing.length;
+	down->source = server_open_response(x->connection, &x->response_framing);
+	down->ended = x->response_framing.body == HTTP_BODY_NONE;
 	x->tunnel.collects = true;
 	x->answer.status = x->response.status;
 	exchange_enter(x, EXCHANGE_RELAYING);

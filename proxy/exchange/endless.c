@@ -26,8 +26,7 @@ static bool is_streams_type(struct slice type, const struct conf_text_list *type
 bool endless_is_events(const struct exchange *x)
 {
 	/* One whose length is known ends. So the usual response costs no look at its fields. */
-	if (x->response_framing.body != HTTP_BODY_CHUNKED &&
-		x->response_framing.body != HTTP_BODY_UNTIL_CLOSE)
+	if (!http_framing_is_open(&x->response_framing))
 		return false;
 	return is_streams_type(media_type(&x->response), &x->route->upstream->stream_types);
 }

@@ -21,6 +21,7 @@
 #include "ownership/parting.h"
 #include "exchange/switched.h"
 #include "gate/authority.h"
+#include "http/parser.h"
 #include "listen/listener.h"
 #include "upstream/server_connection.h"
 #include "upstream/server_pool.h"
@@ -217,7 +218,6 @@ void exchange_drop_connection(struct exchange *x)
 	}
 	exchange_leave_server(x);
 	x->up.sink = NULL;
-	x->up.flow = NULL;
 	x->down.source = NULL;
 }
 
@@ -362,7 +362,8 @@ void exchange_hand_over(struct exchange *x)
 	exchange_enter(x, EXCHANGE_ENDED);
 	if (x->turn.has_deadline)
 		deadline_end(&x->turn.deadline);
-	x->up.sink = x->down.source = NULL;
+	x->up.sink = NULL;
+	x->down.source = NULL;
 	exchange_part(x->worker)->count--;
 	if (!x->turn.awaits_message)
 		exchange_free_later(x);

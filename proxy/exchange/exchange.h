@@ -267,8 +267,7 @@ struct exchange {
 
 	/* bodies */
 	struct pump up, down;
-	struct spool *body;  /* what was read of it before it was sent, and not sent yet */
-	struct buffer empty; /* what the pump reads from when the connection is given back */
+	struct spool *body; /* what was read of it before it was sent, and not sent yet */
 	enum gathering gathering;
 	enum request_progress request_progress;
 	enum response_progress response_progress;

@@ -160,7 +160,8 @@ void forward_timeout(struct exchange *x)
  * where it was. */
 static void never_sent(struct exchange *x)
 {
-	x->up.in->start -= x->attempt.up_taken;
+	if (x->up.source)
+		x->up.source->calls->take_back(x->up.source, x->attempt.up_taken);
 	if (!x->body)
 		x->up = (struct pump){0};
 	x->attempt.request_started = false;
@@ -172,7 +173,7 @@ static void never_sent(struct exchange *x)
 /* The server's end closed while the request was written. */
 static void sink_failed(struct exchange *x)
 {
-	bool can_put_back = x->framing.body != HTTP_BODY_CHUNKED || x->attempt.up_taken == 0;
+	bool can_put_back = !http_framing_is_open(&x->framing) || !x->up.lent;
 
 	exchange_stop_sending(x);
 	if (x->up.written > 0 || !can_put_back || x->state != EXCHANGE_FORWARDING) {
@@ -193,6 +194,7 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 	case PUMP_DONE:
 		exchange_stop_sending(x);
 		x->times.sent_ns = worker_now_ns(x->worker);
+		x->up.source = NULL; /* its client continues with the next */
 		if (!exchange_has_request(x)) {
 			exchange_request_read(x);
 			if (x->client)
@@ -208,7 +210,7 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 		else if (x->state == EXCHANGE_FORWARDING)
 			server_await_nothing(x->connection);
 		if (x->up.source)
-			stream_read_again(x->up.source);
+			x->up.source->calls->read_again(x->up.source);
 		break;
 	case PUMP_WANTS_WRITE:
 		if (x->state == EXCHANGE_FORWARDING)
@@ -260,15 +262,14 @@ static void note_sent(struct exchange *x)
  * the connection may turn out to have ended, and then the request goes, whole, on another one. */
 static enum pump_result begin_up(struct exchange *x)
 {
-	const struct buffer *in = x->up.in;
-	uint32_t start = in->start;
+	uint64_t before = x->up.content_bytes;
 
 	x->attempt.request_started = true;
 	x->attempt.up_taken = 0;
 	if (!pump_has_content(&x->up))
 		return PUMP_DONE;
 	enum pump_result result = pump_fill(&x->up);
-	x->attempt.up_taken = in->start - start;
+	x->attempt.up_taken = (uint32_t)(x->up.content_bytes - before);
 	return result;
 }
 
@@ -328,15 +329,13 @@ static void begin_body(struct exchange *x)
 {
 	struct pump *up = pump_begin(&x->up);
 
-	client_open_body(x->client, up);
-	up->pool = &x->worker->blocks;
-	up->decoder.body = x->framing.body;
-	server_open_request(x->connection, up, &x->response);
-	up->decoder.decoded = x->framing.body == HTTP_BODY_NONE || x->memory.body;
-	up->decoder.left = x->framing.length;
+	up->ended = x->framing.body == HTTP_BODY_NONE || x->memory.body;
+	if (!up->ended)
+		up->source = client_open_body(x->client, x);
+	up->sink = server_open_request(x->connection, &x->response);
 	up->content_bytes = x->memory.body ? x->framing.length : 0;
 	up->max_bytes = x->route->max_body_bytes;
-	up->encoder.trailers = (struct http_trailer_rules){
+	up->end.rules = (struct http_trailer_rules){
 		&x->route->request_trailers, &x->route->request_remove, &x->route->request_set};
 }
 
@@ -354,8 +353,9 @@ bool forward_start(struct exchange *x)
 	else
 		begin_body(x);
 	if (!server_write_request(x->connection, x) ||
-		(x->memory.body && !flow_append(x->up.flow, &x->worker->blocks,
-					   (struct slice){x->memory.body, x->framing.length}))) {
+		(x->memory.body &&
+			!body_sink_push(x->up.sink,
+				(struct slice){x->memory.body, x->framing.length}, true))) {
 		exchange_abort(x, "no memory");
 		return false;
 	}
@@ -496,8 +496,6 @@ static void charge_passed(struct exchange *x)
 
 void exchange_run(struct exchange *x)
 {
-	struct pump *discard = &x->up;
-
 	switch (x->state) {
 	case EXCHANGE_FORWARDING:
 	case EXCHANGE_RELAYING:
@@ -511,7 +509,7 @@ void exchange_run(struct exchange *x)
 		respond_run(x);
 		break;
 	case EXCHANGE_REPLYING:
-		if (!exchange_has_request(x) && discard->in)
+		if (!exchange_has_request(x) && x->up.source)
 			reply_discard_body(x);
 		reply_if_first(x);
 		break;

@@ -14,9 +14,7 @@
 /* A body up to this is kept in one piece to be sent again. */
 #define REPEATABLE_BYTES (64 * 1024)
 
-/* The whole of a chunked body is here: its server gets a Content-Length, as many servers read
- * nothing of chunks (CGI, WSGI). */
-static void frame_by_length(struct exchange *x, uint64_t length)
+void gather_know_length(struct exchange *x, uint64_t length)
 {
 	x->framing.body = length > 0 ? HTTP_BODY_LENGTH : HTTP_BODY_NONE;
 	x->framing.has_length = true;
@@ -24,33 +22,12 @@ static void frame_by_length(struct exchange *x, uint64_t length)
 	x->framing.expects_continue &= length > 0;
 }
 
-/* A chunked body that is longer than its route allows, or malformed, is refused later. */
-static bool is_here_whole(struct exchange *x)
-{
-	struct slice here = client_body_here(x->client);
-	uint64_t most = x->route->max_body_bytes;
-	struct http_chunked_extent extent;
-	struct pump body;
-
-	if (x->framing.body == HTTP_BODY_LENGTH)
-		return here.len >= x->framing.length;
-	if (here.len == 0 || !http_chunked_is_whole(here.at, here.len, &extent))
-		return false;
-	client_open_body(x->client, &body);
-	if (!extent.has_trailers && (most == 0 || extent.content_bytes <= most) &&
-		pump_unchunk(&body)) {
-		frame_by_length(x, extent.content_bytes);
-		if (extent.content_bytes == 0)
-			exchange_request_read(x);
-	}
-	return true;
-}
-
 bool gather_begin(struct exchange *x)
 {
 	const struct conf_buffering *buffering = &x->route->request_buffering;
 
-	if (exchange_has_request(x) || buffering->memory_bytes == 0 || is_here_whole(x))
+	if (exchange_has_request(x) || buffering->memory_bytes == 0 ||
+		client_body_is_whole(x->client, x))
 		return false;
 	x->body = spool_new(&x->worker->node->store, (struct spool_limits){buffering->memory_bytes,
 							     buffering->file_bytes, SPOOL_REQUEST});
@@ -59,13 +36,10 @@ bool gather_begin(struct exchange *x)
 	x->gathering = GATHERING_READING;
 	x->interim.continue_due = x->framing.expects_continue;
 	x->up = (struct pump){
-		.pool = &x->worker->blocks,
+		.source = client_open_body(x->client, x),
 		.spool = x->body,
-		.decoder.body = x->framing.body,
-		.decoder.left = x->framing.length,
 		.max_bytes = x->route->max_body_bytes,
 	};
-	client_open_body(x->client, &x->up);
 	return true;
 }
 
@@ -90,7 +64,7 @@ static bool keep_trailers(struct exchange *x)
 		return false;
 	memcpy(copy, trailers.at, trailers.len);
 	x->memory.trailers = copy;
-	x->up.decoder.kept_trailers = (struct slice){copy, trailers.len};
+	x->up.end.trailers = (struct slice){copy, trailers.len};
 	return true;
 }
 
@@ -100,11 +74,9 @@ static void whole(struct exchange *x)
 		exchange_abort(x, "no memory");
 		return;
 	}
-	if (x->framing.body == HTTP_BODY_CHUNKED && !x->memory.trailers) {
-		frame_by_length(x, x->up.content_bytes);
-		x->up.decoder.body = HTTP_BODY_LENGTH;
-	}
-	x->up.decoder.parser = NULL;
+	if (http_framing_is_open(&x->framing) && !x->memory.trailers)
+		gather_know_length(x, x->up.content_bytes);
+	x->up.source = NULL;
 	ready(x);
 	exchange_request_read(x);
 }
@@ -122,7 +94,7 @@ void gather_run(struct exchange *x)
 		whole(x);
 		break;
 	case PUMP_WANTS_READ:
-		stream_read_again(x->up.source);
+		x->up.source->calls->read_again(x->up.source);
 		break;
 	case PUMP_WANTS_WRITE:
 		ready(x);
@@ -150,12 +122,11 @@ void gather_resume(struct exchange *x)
 {
 	struct pump *up = &x->up;
 
-	server_open_request(x->connection, up, &x->response);
-	up->encoder.tail_due =
-		up->encoder.chunked && up->decoder.decoded && spool_bytes(x->body) == 0;
+	up->sink = server_open_request(x->connection, &x->response);
+	up->end_due = up->ended && spool_bytes(x->body) == 0;
 	up->written = 0;
 	up->borrowed = 0;
-	up->encoder.trailers = (struct http_trailer_rules){
+	up->end.rules = (struct http_trailer_rules){
 		&x->route->request_trailers, &x->route->request_remove, &x->route->request_set};
 }
 

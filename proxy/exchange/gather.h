@@ -11,13 +11,14 @@
  *     |
  *   gather_resume: spool, then what is still to come --pump--> server
  *
- * A client that waits for a 100 gets it from here, and its server is not asked for one. A chunked
- * body that is here whole, and has no trailers, is sent with its length.
+ * A client that waits for a 100 gets it from here, and its server is not asked for one. A body of
+ * unknown length that is here whole, and has no trailers, is sent with its length.
  */
 #ifndef EXCHANGE_GATHER_H
 #define EXCHANGE_GATHER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct exchange;
 
@@ -28,9 +29,13 @@ enum gathering {
 };
 
 /* The exchange has passed its gate: begins to read its body unless that is not to be kept or is
- * here whole; a chunked one of these loses its framing. True when the exchange has to wait for it.
+ * here whole; its length is known then. True when the exchange has to wait for it.
  */
 bool gather_begin(struct exchange *exchange);
+
+/* The length of the request's body is known from now on: its server gets it, as many servers read
+ * nothing of a body without (CGI, WSGI). */
+void gather_know_length(struct exchange *exchange, uint64_t length);
 
 /* Reads on. Ends the exchange, or answers, when its body can't be had. */
 void gather_run(struct exchange *exchange);

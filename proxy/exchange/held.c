@@ -31,11 +31,10 @@ static void open_down(struct exchange *x, bool ends)
 
 	if (x->response_framing.body == HTTP_BODY_NONE)
 		exchange_forget_answer(x);
-	down->decoder = (struct body_decoder){.body = x->response_framing.body,
-		.decoded = ends || x->response_framing.body == HTTP_BODY_NONE};
-	down->encoder.trailers.removed = &x->route->response_remove;
-	down->encoder.trailers.set = &x->route->response_set;
-	client_open_response(x->client, down);
+	down->ended = ends || x->response_framing.body == HTTP_BODY_NONE;
+	down->end.rules.removed = &x->route->response_remove;
+	down->end.rules.set = &x->route->response_set;
+	down->sink = client_open_response(x->client);
 }
 
 void held_send(struct exchange *x, struct slice head, bool ends)
@@ -57,31 +56,31 @@ void held_send(struct exchange *x, struct slice head, bool ends)
 	}
 	if (x->close_client)
 		client_finish(client);
-	stream_wake(x->down.sink);
+	x->down.sink->calls->wake(x->down.sink);
 }
 
 void held_append(struct exchange *x, struct slice content)
 {
 	struct pump *down = &x->down;
 
-	if (down->decoder.decoded)
+	if (down->ended)
 		return;
 	if (content.len > 0 && spool_put(down->spool, content) < content.len) {
 		exchange_abort(x, "held stream not read");
 		return;
 	}
-	stream_wake(down->sink);
+	down->sink->calls->wake(down->sink);
 }
 
 void held_finish(struct exchange *x)
 {
 	struct pump *down = &x->down;
 
-	if (down->decoder.decoded)
+	if (down->ended)
 		return;
-	down->decoder.decoded = true;
+	down->ended = true;
 	/* Else the last run of the spool brings the end with it. */
 	if (spool_bytes(down->spool) == down->borrowed)
-		down->encoder.tail_due = down->encoder.chunked;
-	stream_wake(down->sink);
+		down->end_due = true;
+	down->sink->calls->wake(down->sink);
 }

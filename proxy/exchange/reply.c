@@ -12,20 +12,6 @@
 #include "exchange/respond.h"
 #include "http/problem.h"
 
-/* A body up to this is cheaper to read than a new connection. */
-#define DISCARD_BYTES (64 * 1024)
-
-/* Is the rest of its body short, or a chunked one here as a whole? */
-static bool is_short(const struct exchange *x)
-{
-	struct http_chunked_extent extent;
-
-	if (x->framing.body == HTTP_BODY_LENGTH)
-		return x->framing.length <= DISCARD_BYTES;
-	struct slice here = client_body_here(x->client);
-	return !x->up.in && here.len > 0 && http_chunked_is_whole(here.at, here.len, &extent);
-}
-
 static void begin_discard(struct exchange *x)
 {
 	if (exchange_has_request(x)) {
@@ -33,19 +19,14 @@ static void begin_discard(struct exchange *x)
 		return;
 	}
 	/* A client that waits for a 100 may send its body or not: nothing to continue from. */
-	if (x->framing.expects_continue || x->close_client || !is_short(x)) {
+	if (x->framing.expects_continue || x->close_client || !client_body_is_short(x->client, x)) {
 		x->close_client = true;
-		x->up.in = NULL;
+		x->up.source = NULL;
 		return;
 	}
-	bool is_begun = x->up.in != NULL;
-	uint64_t left = is_begun ? x->up.decoder.left : x->framing.length;
 	uint64_t content_bytes = x->up.content_bytes;
 	struct pump *up = pump_begin(&x->up);
-	client_open_body(x->client, up);
-	up->pool = &x->worker->blocks;
-	up->decoder.body = x->framing.body;
-	up->decoder.left = left;
+	up->source = client_open_body(x->client, x);
 	up->content_bytes = content_bytes;
 }
 
@@ -118,7 +99,7 @@ void reply_discard_body(struct exchange *x)
 		exchange_request_read(x);
 		break;
 	case PUMP_WANTS_READ:
-		stream_read_again(x->up.source);
+		x->up.source->calls->read_again(x->up.source);
 		break;
 	case PUMP_WANTS_WRITE:
 		break;
@@ -129,7 +110,7 @@ void reply_discard_body(struct exchange *x)
 	case PUMP_NO_MEMORY:
 	case PUMP_SPOOL_FAILED:
 		x->close_client = true;
-		x->up.in = NULL;
+		x->up.source = NULL;
 		client_finish(x->client);
 		break;
 	}

@@ -162,21 +162,18 @@ static void begin_down(struct exchange *x)
 	const struct conf_buffering *buffering = &x->route->response_buffering;
 
 	struct pump *down = pump_begin(&x->down);
-	server_open_response(x->connection, down);
+	down->source = server_open_response(x->connection, &x->response_framing);
 	if (x->client)
-		client_open_response(x->client, down);
-	down->pool = &x->worker->blocks;
+		down->sink = client_open_response(x->client);
 	if (buffering->memory_bytes > 0) {
 		down->store = &x->worker->node->store;
 		down->kept = (struct spool_limits){
 			buffering->memory_bytes, buffering->file_bytes, SPOOL_RESPONSE};
 	}
-	down->decoder.body = x->response_framing.body;
-	down->decoder.decoded = x->response_framing.body == HTTP_BODY_NONE;
-	down->decoder.left = x->response_framing.length;
+	down->ended = x->response_framing.body == HTTP_BODY_NONE;
 	down->max_bytes = x->client ? 0 : FOLLOW_BYTES;
-	down->encoder.trailers.removed = &x->route->response_remove;
-	down->encoder.trailers.set = &x->route->response_set;
+	down->end.rules.removed = &x->route->response_remove;
+	down->end.rules.set = &x->route->response_set;
 }
 
 /* The bytes of both bodies that have come, or that a length declares. */
@@ -229,7 +226,7 @@ static void begin_relaying(struct exchange *x)
 /* Has all of it left for the server? One that switches before has not read what it is asked. */
 static bool request_has_left(const struct exchange *x)
 {
-	return exchange_has_request(x) && exchange_has_sent(x) && flow_is_empty(x->up.flow);
+	return exchange_has_request(x) && exchange_has_sent(x) && body_sink_is_empty(x->up.sink);
 }
 
 /* 101. */
@@ -332,17 +329,15 @@ void respond_release_server(struct exchange *x)
 	if (connection) {
 		note_latency(x);
 		/* When the client still borrows the last block, it takes that over. */
-		bool borrows = x->client && x->client->out.body.len > 0 && !x->tunnel.collects;
-		bool clean = server_finish(connection, borrows ? &x->client->out.kept : NULL) &&
+		struct body_sink *sink = x->down.sink;
+		bool clean = server_finish(connection, sink ? sink->calls->keeper(sink) : NULL) &&
 			     x->response_framing.keep_alive && exchange_has_request(x) &&
 			     is_all_confirmed(x);
-		if (x->down.sink)
+		if (sink)
 			pump_finish(&x->down);
-		x->down.in = &x->empty;
 		x->down.source = NULL;
 		x->connection = NULL;
 		x->up.sink = NULL;
-		x->up.flow = NULL;
 		exchange_leave_server(x);
 		/* An event of a gateway is of no client's session, and nothing follows it there. */
 		if (clean && exchange_has_affinity(x) && x->turn.in_queue && !x->tunnel.is_event)
@@ -436,16 +431,16 @@ void respond_run(struct exchange *x)
 		x->times.client_from_ns = 0;
 	}
 	/* The last of the body is here: before the client takes it, others may go. */
-	if (x->down.decoder.decoded)
+	if (x->down.ended)
 		received(x);
 	if (x->answer.joined) {
 		relayed(x);
 		return;
 	}
 	result = pump_run(&x->down, PUMP_TURNS);
-	if (x->down.spills && x->client && !x->client->out.spool)
+	if (x->down.spills && x->down.sink && !x->down.sink->calls->has_spilled(x->down.sink))
 		x->down.spills = false; /* it has caught up */
-	if (x->down.decoder.decoded && result == PUMP_WANTS_WRITE)
+	if (x->down.ended && result == PUMP_WANTS_WRITE)
 		received(x);
 	switch (result) {
 	case PUMP_DONE:
@@ -524,8 +519,7 @@ static bool stop_request(struct exchange *x)
 	x->request_progress = REQUEST_REFUSED; /* whole or not: its connection serves no other */
 	if (x->body)
 		exchange_free_body(x);
-	flow_clear(x->up.flow, &x->worker->blocks);
-	stream_end_output(server_stream(x->connection));
+	server_stop_request(x->connection);
 	server_await(x->connection, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
 	return true;
 }
@@ -559,8 +553,7 @@ void exchange_client_gone(struct exchange *x)
 	}
 	/* What the flow borrowed is gone with the client's connection. */
 	x->down.sink = NULL;
-	x->down.flow = NULL;
-	x->down.encoder.tail_due = false;
+	x->down.end_due = false;
 	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;
 	exchange_enter(x, EXCHANGE_DRAINING);
 	respond_await_more(x);

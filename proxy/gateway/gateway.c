@@ -442,13 +442,6 @@ static uint64_t body_memory(struct client *client)
 	return gateway_of(client)->arriving_bytes;
 }
 
-/* All of it is in the exchange's memory. */
-static void open_body(struct client *client, struct pump *up)
-{
-	(void)client;
-	up->in = &CONTAINER_OF(up, struct exchange, up)->empty;
-}
-
 static void nothing(struct client *client)
 {
 	(void)client;
@@ -508,7 +501,6 @@ const struct client_calls gateway_client_calls = {
 	.exchange_ended = exchange_ended,
 	.request_read = reads_nothing,
 	.body_memory = body_memory,
-	.open_body = open_body,
 	.interim = knows_no_interim,
 	.takes_interim = takes_interim,
 	.is_behind = is_never,

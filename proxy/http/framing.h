@@ -21,6 +21,12 @@ struct http_framing {
 	bool expects_continue;
 };
 
+/* Is there a body whose end is not known before it comes? */
+static inline bool http_framing_is_open(const struct http_framing *framing)
+{
+	return framing->body == HTTP_BODY_CHUNKED || framing->body == HTTP_BODY_UNTIL_CLOSE;
+}
+
 /*
  * A request's framing; marks its hop-by-hop fields. Returns 0 or the status to refuse it with and
  * close: 400 (also for more than 32 options in Connection), 417 (an expectation other than

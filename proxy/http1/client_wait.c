@@ -108,9 +108,9 @@ static bool wants_body(const struct downstream *d)
 	if (exchange_awaits_continue(d->reading) ||
 		(d->reading != d->client.first && d->reading->framing.expects_continue))
 		return false;
-	if (d->reading->gathering == GATHERING_READY && !up->flow)
+	if (d->reading->gathering == GATHERING_READY && !up->sink)
 		return false; /* as much as is kept of it is here: it waits for its turn */
-	return up->in && (!up->flow || flow_is_empty(up->flow));
+	return up->source && (!up->sink || body_sink_is_empty(up->sink));
 }
 
 static void wait_for_body(struct downstream *d)

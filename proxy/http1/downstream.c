@@ -64,6 +64,8 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 	d->peer.is_https = stream_is_encrypted(&d->stream);
 	d->client.tls = stream_tls(&d->stream);
 	d->judged_by = site_part(worker)->use->site->serial;
+	http1_source_init(&d->source, &d->stream, &d->in, &worker->blocks, &d->parser);
+	http1_sink_init(&d->sink, &d->stream, &d->client.out, &worker->blocks);
 	wait_init(&d->wait, worker->loop.base, on_deadline);
 	CHAIN_PUSH(http1_part(worker)->downstreams, d, prev, next);
 	/* relaxed: looked at only by workers that drain, who are woken when it is 0 */
@@ -401,7 +403,7 @@ static bool leaves_unread(const struct downstream *d)
 		return d->state != DOWNSTREAM_OPEN ||
 		       d->exchange_count >= d->client.listener->conf->pipeline_depth;
 	case INPUT_BODY:
-		return !d->reading->up.in;
+		return !d->reading->up.source;
 	case INPUT_UPGRADE:
 		return true;
 	case INPUT_HEAD:

@@ -9,6 +9,8 @@
 #include "exchange/forwarding.h"
 #include "http/forwarded.h"
 #include "http/parser.h"
+#include "http1/http1_sink.h"
+#include "http1/http1_source.h"
 #include "http1/idle_wait.h"
 #include "listen/idle_list.h"
 #include "listen/listener.h"
@@ -63,6 +65,8 @@ struct downstream {
 	struct downstream *next_unflushed;
 	struct buffer in;
 	struct http_parser parser;
+	struct http1_source source; /* of `reading`'s body */
+	struct http1_sink sink;     /* of `client.first`'s response */
 	bool rest_comes; /* of a request that was answered before it was read, or that is none */
 	bool was_slow;   /* the request that was being read took too long */
 	uint64_t lingered_bytes, lingers_since_ms;

@@ -1,12 +1,51 @@
 #include "http1/http1_client.h"
 
-#include "body/pump.h"
+#include "exchange/exchange.h"
 #include "http1/downstream.h"
 #include "http1/http1_response.h"
 #include "tunnel/passage.h"
 
 /* A server may send interim responses without end: no more are composed than this. */
 #define INTERIM_BYTES (16 * 1024)
+
+/* A body up to this is cheaper to read than a new connection. */
+#define DISCARD_BYTES (64 * 1024)
+
+static bool is_here_in_chunks(const struct http1_source *source, struct http_chunked_extent *extent)
+{
+	const struct buffer *in = source->in;
+
+	return in->at && buffer_used(in) > 0 &&
+	       http_chunked_is_whole(buffer_head(in), buffer_used(in), extent);
+}
+
+bool http1_body_is_whole(struct http1_source *source, struct exchange *x)
+{
+	uint64_t most = x->route->max_body_bytes;
+	struct http_chunked_extent extent;
+
+	if (x->framing.body == HTTP_BODY_LENGTH)
+		return source->in->at && buffer_used(source->in) >= x->framing.length;
+	if (!is_here_in_chunks(source, &extent))
+		return false;
+	/* One that is longer than its route allows, or malformed, is refused later. */
+	if (!extent.has_trailers && (most == 0 || extent.content_bytes <= most) &&
+		http1_source_unchunk(source)) {
+		gather_know_length(x, extent.content_bytes);
+		if (extent.content_bytes == 0)
+			exchange_request_read(x);
+	}
+	return true;
+}
+
+bool http1_body_is_short(const struct http1_source *source, const struct exchange *x)
+{
+	struct http_chunked_extent extent;
+
+	if (x->framing.body == HTTP_BODY_LENGTH)
+		return x->framing.length <= DISCARD_BYTES;
+	return !source->is_open && is_here_in_chunks(source, &extent);
+}
 
 static void advance(struct client *client)
 {
@@ -84,19 +123,26 @@ static uint64_t body_memory(struct client *client)
 	return in->at ? in->capacity : 0;
 }
 
-static void open_body(struct client *client, struct pump *up)
+static struct body_source *open_body(struct client *client, struct exchange *exchange)
 {
-	struct downstream *d = downstream_of(client);
+	struct http1_source *source = &downstream_of(client)->source;
 
-	up->source = &d->stream;
-	up->in = &d->in;
-	up->decoder.parser = &d->parser;
+	return source->is_open ? &source->source : http1_source_open(source, &exchange->framing);
 }
 
-static void open_response(struct client *client, struct pump *down)
+static bool body_is_whole(struct client *client, struct exchange *exchange)
 {
-	down->sink = &downstream_of(client)->stream;
-	down->flow = &client->out;
+	return http1_body_is_whole(&downstream_of(client)->source, exchange);
+}
+
+static bool body_is_short(struct client *client, const struct exchange *exchange)
+{
+	return http1_body_is_short(&downstream_of(client)->source, exchange);
+}
+
+static struct body_sink *open_response(struct client *client)
+{
+	return &downstream_of(client)->sink.sink;
 }
 
 static bool takes_interim(struct client *client)
@@ -135,6 +181,8 @@ const struct client_calls http1_client_calls = {
 	.take_body = take_body,
 	.body_memory = body_memory,
 	.open_body = open_body,
+	.body_is_whole = body_is_whole,
+	.body_is_short = body_is_short,
 	.interim = http1_interim,
 	.head = http1_head,
 	.reply = http1_reply,

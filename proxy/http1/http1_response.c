@@ -2,6 +2,7 @@
 
 #include "exchange/exchange.h"
 #include "http1/compose.h"
+#include "http1/http1_sink.h"
 
 enum client_interim http1_interim(struct client *client, struct exchange *x, bool is_own)
 {
@@ -29,7 +30,7 @@ bool http1_switch(struct client *client, struct exchange *x)
  * turn are written with it, those of pipelined requests on its own connection in one piece. */
 static bool may_join(const struct exchange *x, const struct flow *out)
 {
-	return x->down.decoder.decoded && !x->down.encoder.tail_due && !x->down.spool &&
+	return x->down.ended && !x->down.end_due && !x->down.spool &&
 	       buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
 }
 
@@ -43,8 +44,9 @@ enum pump_result http1_head(struct client *client, struct exchange *x)
 
 	if (by_close)
 		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
-	x->down.encoder.chunked = has_no_length && !by_close;
-	if (!compose_response(x, &client->out, x->down.encoder.chunked, false))
+	bool chunked = has_no_length && !by_close;
+	http1_sink_of(x->down.sink)->chunked = chunked;
+	if (!compose_response(x, &client->out, chunked, false))
 		return PUMP_NO_MEMORY;
 	/* What of the body is here already leaves with the head. */
 	if (pump_has_content(&x->down))

@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "base/container.h"
-#include "body/pump.h"
+#include "exchange/exchange.h"
 #include "http/lenient.h"
 #include "http/out.h"
 #include "http1/compose.h"
+#include "http1/http1_sink.h"
+#include "http1/http1_source.h"
 #include "upstream/server_inside.h"
 
 struct http1_server {
@@ -14,6 +16,8 @@ struct http1_server {
 	struct buffer in;
 	struct flow out;
 	struct http_parser parser;
+	struct http1_source source;
+	struct http1_sink sink;
 	bool reads_on;    /* the head read last was an interim one: another is to follow */
 	bool is_doubtful; /* a head had to be guessed at (http/lenient.h): not to be used again */
 };
@@ -46,20 +50,31 @@ static void expect_head(struct server_connection *connection, struct http_head *
 	begin_head(connection, response);
 }
 
-static void open_request(
-	struct server_connection *connection, struct pump *up, struct http_head *response)
+static struct body_sink *open_request(
+	struct server_connection *connection, struct http_head *response)
 {
-	up->sink = &connection->stream;
-	up->flow = &server_of(connection)->out;
-	up->encoder.chunked = up->decoder.body == HTTP_BODY_CHUNKED;
-	server_of(connection)->reads_on = false;
+	struct http1_server *server = server_of(connection);
+
+	http1_sink_init(
+		&server->sink, &connection->stream, &server->out, &connection->worker->blocks);
+	server->reads_on = false;
 	if (response)
 		begin_head(connection, response);
+	return &server->sink.sink;
 }
 
 static bool write_request(struct server_connection *connection, struct exchange *exchange)
 {
-	return compose_request(exchange, &server_of(connection)->out);
+	struct http1_server *server = server_of(connection);
+
+	server->sink.chunked = exchange->framing.body == HTTP_BODY_CHUNKED;
+	return compose_request(exchange, &server->out);
+}
+
+static void stop_request(struct server_connection *connection)
+{
+	flow_clear(&server_of(connection)->out, &connection->worker->blocks);
+	stream_end_output(&connection->stream);
 }
 
 static uint64_t bytes_taken(const struct server_connection *connection)
@@ -199,7 +214,8 @@ static enum server_head read_head(struct server_connection *connection)
 
 /* ---- the response's body --------------------------------------------------------------------- */
 
-static void open_response(struct server_connection *connection, struct pump *down)
+static struct body_source *open_response(
+	struct server_connection *connection, const struct http_framing *framing)
 {
 	struct http1_server *server = server_of(connection);
 	uint64_t lenient = connection->server->upstream->conf->lenient;
@@ -207,9 +223,9 @@ static void open_response(struct server_connection *connection, struct pump *dow
 	server->parser.chunked.forgiven =
 		(lenient & HTTP_LENIENT_CHUNK_BLANKS ? HTTP_CHUNKED_BLANKS : 0) |
 		(lenient & HTTP_LENIENT_CHUNK_LF ? HTTP_CHUNKED_LF : 0);
-	down->source = &connection->stream;
-	down->in = &server->in;
-	down->decoder.parser = &server->parser;
+	http1_source_init(&server->source, &connection->stream, &server->in,
+		&connection->worker->blocks, &server->parser);
+	return http1_source_open(&server->source, framing);
 }
 
 static uint64_t bytes_sent(const struct server_connection *connection)
@@ -263,6 +279,7 @@ const struct server_calls http1_server_calls = {
 	.bytes = sizeof(struct http1_server),
 	.open_request = open_request,
 	.write_request = write_request,
+	.stop_request = stop_request,
 	.bytes_taken = bytes_taken,
 	.expect_head = expect_head,
 	.fetch = fetch,

@@ -116,6 +116,7 @@ static inline void append(struct downstream *d)
 	d->exchange_count++;
 	d->begun++;
 	d->client.work++;
+	d->source.is_open = false;
 	downstream_set_input(d, INPUT_BODY, exchange);
 }
 
@@ -163,7 +164,7 @@ enum read_requests read_requests(struct downstream *d)
 		}
 	}
 	if (d->in.at && buffer_used(&d->in) == 0 && d->state != DOWNSTREAM_CLOSED &&
-		!(d->reading && d->reading->up.in))
+		!(d->reading && d->reading->up.source))
 		buffer_release(&d->in, &d->worker->blocks);
 	return result;
 }

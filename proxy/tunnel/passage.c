@@ -6,7 +6,6 @@
 #include "base/container.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "body/pump.h"
 #include "record/access.h"
 #include "record/access_line.h"
 #include "exchange/exchange.h"
@@ -216,21 +215,64 @@ static void begin_reset(struct passage *p, struct stream *to, const char *why)
 
 /* ---- its bytes ------------------------------------------------------------------------------- */
 
-static enum pump_result pump_way(struct passage_way *way)
-{
-	struct pump pump = {
-		.source = way->source,
-		.in = way->in,
-		.sink = way->sink,
-		.flow = way->flow,
-		.pool = way->pool,
-		.decoder.body = HTTP_BODY_UNTIL_CLOSE,
-	};
-	enum pump_result result = pump_run(&pump, PASSAGE_TURNS);
+enum way_result { WAY_RESTS, WAY_OVER, WAY_CUT, WAY_SINK_FAILED };
 
-	way->bytes += pump.content_bytes;
-	way->written += pump.written;
-	return result;
+static bool release(struct passage_way *way)
+{
+	if (way->in->at && buffer_used(way->in) == 0)
+		buffer_release(way->in, way->pool);
+	return way->in->at;
+}
+
+/* One block is read only when the one before has left. */
+static enum way_result read_way(struct passage_way *way)
+{
+	struct buffer *in = way->in;
+
+	if (!in->at && !buffer_acquire(in, way->pool))
+		return WAY_CUT;
+	if (buffer_used(in) == 0)
+		in->start = in->end = 0;
+	if (stream_read(way->source, in) == STREAM_OK)
+		return WAY_RESTS;
+	release(way);
+	if (!way->source->read_ended)
+		return WAY_RESTS;
+	return way->source->failed ? WAY_CUT : WAY_OVER;
+}
+
+static enum way_result pump_way(struct passage_way *way)
+{
+	unsigned turns = PASSAGE_TURNS;
+
+	for (;;) {
+		if (!flow_is_empty(way->flow)) {
+			if (!way->sink->writable)
+				return WAY_RESTS;
+			switch (flow_write(way->flow, way->sink, way->pool, &way->written)) {
+			case STREAM_OK:
+				break;
+			case STREAM_AGAIN:
+				return WAY_RESTS;
+			case STREAM_END:
+			case STREAM_FAILED:
+				return WAY_SINK_FAILED;
+			}
+		}
+		if (!release(way) || buffer_used(way->in) == 0) {
+			if (!way->source->read_ended &&
+				(!stream_may_have_more(way->source) || turns-- == 0)) {
+				stream_read_again(way->source);
+				return WAY_RESTS;
+			}
+			enum way_result result = read_way(way);
+			if (result != WAY_RESTS || !way->in->at)
+				return result;
+		}
+		way->flow->body = (struct slice){buffer_head(way->in), buffer_used(way->in)};
+		way->bytes += way->flow->body.len;
+		way->in->start = way->in->end;
+	}
 }
 
 /* False: the passage is to be cut. */
@@ -239,27 +281,20 @@ static bool run_way(struct passage *p, struct passage_way *way)
 	if (way->is_over)
 		return true;
 	switch (pump_way(way)) {
-	case PUMP_DONE:
+	case WAY_OVER:
 		way->is_over = true;
 		stream_end_output(way->sink);
 		return true;
-	case PUMP_WANTS_READ:
-		stream_read_again(way->source);
+	case WAY_RESTS:
 		return true;
-	case PUMP_WANTS_WRITE:
-		return true;
-	case PUMP_SINK_FAILED:
+	case WAY_SINK_FAILED:
 		/* Nothing more is read for it; what its peer has sent before, and its end, is. */
 		way->is_over = true;
 		p->outcome = "tunnel cut";
 		clear_way(way);
 		stream_expect_input(way->sink);
 		return true;
-	case PUMP_SOURCE_ENDED:
-	case PUMP_SOURCE_BROKEN:
-	case PUMP_TOO_LARGE:
-	case PUMP_NO_MEMORY:
-	case PUMP_SPOOL_FAILED:
+	case WAY_CUT:
 		break;
 	}
 	return false;

@@ -57,11 +57,16 @@ void server_send_all(struct worker *worker)
 
 /* ---- what its protocol does ------------------------------------------------------------------ */
 
-void server_open_request(
-	struct server_connection *connection, struct pump *up, struct http_head *response)
+struct body_sink *server_open_request(
+	struct server_connection *connection, struct http_head *response)
 {
 	connection->awaits_head = response != NULL;
-	connection->calls->open_request(connection, up, response);
+	return connection->calls->open_request(connection, response);
+}
+
+void server_stop_request(struct server_connection *connection)
+{
+	connection->calls->stop_request(connection);
 }
 
 bool server_write_request(struct server_connection *connection, struct exchange *exchange)
@@ -93,9 +98,10 @@ bool server_has_bytes(const struct server_connection *connection)
 	return connection->calls->has_bytes(connection);
 }
 
-void server_open_response(struct server_connection *connection, struct pump *down)
+struct body_source *server_open_response(
+	struct server_connection *connection, const struct http_framing *framing)
 {
-	connection->calls->open_response(connection, down);
+	return connection->calls->open_response(connection, framing);
 }
 
 uint64_t server_bytes_sent(const struct server_connection *connection)

@@ -17,10 +17,12 @@
 
 #include "worker/wait.h"
 
+struct body_sink;
+struct body_source;
 struct buffer;
 struct exchange;
+struct http_framing;
 struct http_head;
-struct pump;
 struct server_connection;
 struct worker;
 
@@ -37,9 +39,10 @@ enum server_head {
 struct server_calls {
 	size_t bytes; /* of a connection; it begins with its struct server_connection, zeroed */
 
-	void (*open_request)(
-		struct server_connection *connection, struct pump *up, struct http_head *response);
+	struct body_sink *(*open_request)(
+		struct server_connection *connection, struct http_head *response);
 	bool (*write_request)(struct server_connection *connection, struct exchange *exchange);
+	void (*stop_request)(struct server_connection *connection);
 	uint64_t (*bytes_taken)(const struct server_connection *connection);
 
 	void (*expect_head)(struct server_connection *connection, struct http_head *response);
@@ -47,7 +50,8 @@ struct server_calls {
 	void (*fetch)(struct server_connection *connection);
 	enum server_head (*read_head)(struct server_connection *connection);
 	bool (*has_bytes)(const struct server_connection *connection);
-	void (*open_response)(struct server_connection *connection, struct pump *down);
+	struct body_source *(*open_response)(
+		struct server_connection *connection, const struct http_framing *framing);
 	uint64_t (*bytes_sent)(const struct server_connection *connection);
 	void (*read_again)(struct server_connection *connection);
 	void (*read_next_turn)(struct server_connection *connection);
@@ -69,13 +73,18 @@ enum wait_reason server_awaited(const struct server_connection *connection);
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* The pump, whose `body` is set, has this connection as its sink, behind what is in its flow. The
- * head of the response to it comes into `response`; NULL: none comes. */
-void server_open_request(
-	struct server_connection *connection, struct pump *up, struct http_head *response);
+/* This connection as the sink of a request's body, behind its head. The head of the response to it
+ * comes into `response`; NULL: none comes. */
+struct body_sink *server_open_request(
+	struct server_connection *connection, struct http_head *response);
 
 /* The request's head, into the connection's flow. False: no memory. */
 bool server_write_request(struct server_connection *connection, struct exchange *exchange);
+
+/* Nothing more of the request is sent, and it may not be whole: the server learns of that by an
+ * end.
+ */
+void server_stop_request(struct server_connection *connection);
 
 /* events->send_request comes when others of this round are to be sent as well. */
 void server_send_later(struct server_connection *connection);
@@ -96,8 +105,9 @@ enum server_head server_read_head(struct server_connection *connection);
 /* Are bytes of the response here that were not taken yet? */
 bool server_has_bytes(const struct server_connection *connection);
 
-/* The pump's source is the response's body. */
-void server_open_response(struct server_connection *connection, struct pump *down);
+/* The response's body. */
+struct body_source *server_open_response(
+	struct server_connection *connection, const struct http_framing *framing);
 
 /* Bytes that the server sent. */
 uint64_t server_bytes_sent(const struct server_connection *connection);

@@ -2,6 +2,9 @@
  * however the bytes arrive and however slowly they are taken; and each way a body can go wrong. */
 #include "body/pump.h"
 
+#include "http1/http1_sink.h"
+#include "http1/http1_source.h"
+
 #include "net/socket_stream.h"
 
 #include <setjmp.h>
@@ -38,6 +41,8 @@ struct fixture {
 	struct flow flow;
 	struct http_parser parser;
 	struct http_head head;
+	struct http1_source from;
+	struct http1_sink to;
 	struct pump pump;
 	struct spool_store store;
 	bool collects; /* into the pump's spool, until it is full or the body over */
@@ -85,19 +90,17 @@ static struct fixture *begin(enum http_body body, uint64_t length, bool encode_c
 		assert_int_equal(http_parser_head(&f->parser, text, strlen(text)), HTTP_PARSE_DONE);
 	}
 	f->pump = (struct pump){
-		.source = &f->source.stream,
-		.in = &f->in,
-		.decoder.parser = &f->parser,
-		.sink = &f->sink.stream,
-		.flow = &f->flow,
-		.pool = &f->pool,
+		.source = &f->from.source,
+		.sink = &f->to.sink,
 		.store = &f->store,
 		.kept = {4096, 16384},
-		.decoder.body = body,
-		.encoder.chunked = encode_chunked,
-		.decoder.decoded = body == HTTP_BODY_LENGTH && length == 0,
-		.decoder.left = length,
+		.ended = body == HTTP_BODY_LENGTH && length == 0,
 	};
+	const struct http_framing framing = {.body = body, .length = length};
+	http1_source_init(&f->from, &f->source.stream, &f->in, &f->pool, &f->parser);
+	http1_source_open(&f->from, &framing);
+	http1_sink_init(&f->to, &f->sink.stream, &f->flow, &f->pool);
+	f->to.chunked = encode_chunked;
 	return f;
 }
 
@@ -167,13 +170,11 @@ static enum pump_result run(
 		unsigned turns = 1 + (unsigned)random_below(random, 4);
 		result = f->collects ? pump_collect(&f->pump, turns) : pump_run(&f->pump, turns);
 		if (f->collects && (result == PUMP_DONE || result == PUMP_WANTS_WRITE)) {
-			assert_int_equal(result == PUMP_DONE, f->pump.decoder.decoded);
+			assert_int_equal(result == PUMP_DONE, f->pump.ended);
 			assert_int_equal(f->out_len, 0);
 			f->collects = false;
-			f->pump.sink = &f->sink.stream;
-			f->pump.encoder.tail_due = f->pump.decoder.decoded &&
-						   f->pump.encoder.chunked &&
-						   !pump_has_content(&f->pump);
+			f->pump.sink = &f->to.sink;
+			f->pump.end_due = f->pump.ended && !pump_has_content(&f->pump);
 			continue;
 		}
 		/* One block beside what is on its way at most, whatever the body's size. */
@@ -265,14 +266,14 @@ static void bodies_come_out_as_they_went_in(void **state)
 		if (kind == HTTP_BODY_CHUNKED)
 			text_len = make_chunks(&random, content, len, text);
 		if (kind == HTTP_BODY_LENGTH && len == 0)
-			f->pump.encoder.tail_due = encode;
+			f->pump.end_due = encode;
 		/* What comes behind the body is not of it. */
 		if (kind != HTTP_BODY_UNTIL_CLOSE)
 			text_len += (size_t)sprintf(text + text_len, "GET / HTTP/1.1\r\n");
 		enum pump_result result =
 			run(f, &random, text, text_len, kind == HTTP_BODY_UNTIL_CLOSE);
 		assert_int_equal(result, PUMP_DONE);
-		assert_true(f->pump.decoder.decoded && flow_is_empty(&f->flow));
+		assert_true(f->pump.ended && flow_is_empty(&f->flow));
 		assert_int_equal(f->pump.content_bytes, len);
 		assert_int_equal(f->pump.written, f->out_len);
 		f->out[f->out_len] = '\0';
@@ -352,7 +353,6 @@ static void thrown_away(void **state)
 	memset(text, 'x', sizeof(text));
 	struct fixture *f = begin(HTTP_BODY_LENGTH, sizeof(text), false);
 	f->pump.sink = NULL;
-	f->pump.flow = NULL;
 	assert_int_equal(run(f, &random, text, 1000, false), PUMP_WANTS_READ);
 	assert_int_equal(f->pump.content_bytes, 1000);
 	assert_null(f->in.at);
@@ -371,7 +371,6 @@ static void turns(void **state)
 
 	(void)state;
 	f->pump.sink = NULL;
-	f->pump.flow = NULL;
 	assert_int_equal(send(f->source.peer, text, sizeof(text), 0), sizeof(text));
 	look(f);
 	for (uint64_t rounds = 1; rounds < 4; rounds++) {
@@ -406,7 +405,7 @@ static void spills(void **state)
 			result = pump_run(&f->pump, 16);
 		}
 		assert_int_equal(result, PUMP_WANTS_WRITE);
-		assert_int_equal(f->pump.decoder.decoded, fits);
+		assert_int_equal(f->pump.ended, fits);
 		assert_int_equal(f->flow.spool != NULL, fits);
 		end(f);
 	}
@@ -430,7 +429,7 @@ static void lost_when_collected(void **state)
 		broken_reads = EIO;
 		enum pump_result result = pump_collect(&f->pump, 100);
 		assert_int_equal(result, in_memory ? PUMP_DONE : PUMP_SPOOL_FAILED);
-		f->pump.sink = &f->sink.stream;
+		f->pump.sink = &f->to.sink;
 		assert_int_equal(pump_run(&f->pump, 100), PUMP_SPOOL_FAILED);
 		broken_reads = 0;
 		assert_int_equal(pump_run(&f->pump, 100), PUMP_SPOOL_FAILED);
@@ -475,11 +474,11 @@ static void finished_early(void **state)
 	look(f);
 	f->sink.stream.writable = false;
 	assert_int_equal(pump_run(&f->pump, 16), PUMP_WANTS_WRITE);
-	assert_true(f->pump.decoder.decoded && f->pump.encoder.tail_due);
+	assert_true(f->pump.ended && f->pump.end_due);
 	f->flow.kept = f->in; /* as when the source's connection goes */
 	f->in = (struct buffer){0};
 	pump_finish(&f->pump);
-	assert_false(f->pump.encoder.tail_due);
+	assert_false(f->pump.end_due);
 	http_parser_end(&f->parser);
 	f->sink.stream.writable = true;
 	assert_int_equal(pump_run(&f->pump, 16), PUMP_DONE);

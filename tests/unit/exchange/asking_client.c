@@ -16,6 +16,7 @@
 #include "exchange/respond.h"
 #include "exchange/turn.h"
 #include "exchange/turn_place.h"
+#include "http1/http1_client.h"
 #include "http1/http1_response.h"
 
 static const char *const route_names[] = {"strict", "writes", "free", "table", "shallow", "narrow"};
@@ -347,13 +348,19 @@ static struct slice body_here(struct client *client)
 	return SLICE_NONE;
 }
 
-static void open_body(struct client *client, struct pump *up)
+static struct body_source *open_body(struct client *client, struct exchange *x)
 {
-	struct downstream *d = downstream_of(client);
+	return http1_source_open(&downstream_of(client)->source, &x->framing);
+}
 
-	up->source = &d->stream;
-	up->in = &d->in;
-	up->decoder.parser = &d->parser;
+static bool body_is_whole(struct client *client, struct exchange *x)
+{
+	return http1_body_is_whole(&downstream_of(client)->source, x);
+}
+
+static bool body_is_short(struct client *client, const struct exchange *x)
+{
+	return http1_body_is_short(&downstream_of(client)->source, x);
 }
 
 static uint64_t body_memory(struct client *client)
@@ -378,6 +385,8 @@ static const struct client_calls calls = {
 	.body_here = body_here,
 	.body_memory = body_memory,
 	.open_body = open_body,
+	.body_is_whole = body_is_whole,
+	.body_is_short = body_is_short,
 	.is_behind = is_behind,
 	.is_last = is_last,
 	.reply = http1_reply,
@@ -398,6 +407,7 @@ struct peer *peer_new(struct host *host)
 	d->client.listener = &host->listener;
 	d->client.peer = &d->peer;
 	d->worker = host->worker;
+	http1_source_init(&d->source, &d->stream, &d->in, &host->worker->blocks, &d->parser);
 	d->wait.deadline.at_ms = d->wait.deadline.armed_ms = DEADLINE_NEVER;
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(0xc0000201)}};
 	forwarded_peer_init(&d->peer, (struct sockaddr *)&address, sizeof(address),

@@ -199,7 +199,7 @@ static void a_body_waits_for_the_verdict(void **state)
 	assert_int_equal(memory_peer_send(far, "body", 4), 4);
 	client_advance(&peer->d.client);
 	assert_int_equal(asking_state(job), EXCHANGE_ASKING);
-	assert_null(job->exchange->up.in);
+	assert_null(job->exchange->up.source);
 	fake_reply(&world.fakes[0], asking_question(refused), FAKE_REFUSE);
 	refused->said = FAKE_REFUSE;
 	fake_reply(&world.fakes[0], asking_question(job), FAKE_ADMIT);

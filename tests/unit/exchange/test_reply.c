@@ -199,8 +199,8 @@ static void a_body_that_was_begun_goes_on_where_it_was(void **state)
 		given(stage, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\ncd");
 
 	(void)state;
-	x->up.in = &stage->client.in; /* two bytes of it have left */
-	x->up.decoder.left = 4;
+	x->up.source = client_open_body(x->client, x); /* two bytes of it have left */
+	x->up.source->left = 4;
 	x->up.content_bytes = 2;
 	exchange_reply(x, 503, "x", 1000);
 	stage_client_sends(stage, "ef");
@@ -222,7 +222,7 @@ static bool is_kept(const char *head)
 	bool kept = !strstr(got, "Connection: close");
 	assert_int_equal(kept, !strstr(stage->client.trace, "finish"));
 	assert_int_equal(kept, x->state == EXCHANGE_REPLYING);
-	assert_int_equal(kept, x->up.in != NULL);
+	assert_int_equal(kept, x->up.source != NULL);
 	stage_end(stage);
 	return kept;
 }
@@ -253,7 +253,7 @@ static void a_client_that_stops_in_its_body_is_finished(void **state)
 	exchange_reply(x, 404, "x", HTTP_PROBLEM_NO_RETRY);
 	memory_peer_end_output(stage->client.wire);
 	reply_discard_body(x);
-	assert_null(x->up.in);
+	assert_null(x->up.source);
 	assert_has(stage->client.trace, "finish ");
 	reply_if_first(x); /* nothing more to wait for */
 	assert_int_equal(x->state, EXCHANGE_ENDED);

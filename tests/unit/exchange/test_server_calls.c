@@ -5,8 +5,9 @@
 #include "upstream/server.h"
 
 #include "base/container.h"
-#include "body/pump.h"
 #include "fakes/flight.h"
+#include "http1/http1_sink.h"
+#include "http1/http1_source.h"
 #include "tests/unit/suite.h"
 
 struct line_server {
@@ -14,6 +15,8 @@ struct line_server {
 	struct buffer in;
 	struct flow out;
 	struct http_parser parser;
+	struct http1_source source;
+	struct http1_sink sink;
 	char head[128];
 };
 
@@ -37,12 +40,15 @@ static void expect_head(struct server_connection *connection, struct http_head *
 	http_parser_begin_response(&self(connection)->parser, response, &limits);
 }
 
-static void open_request(
-	struct server_connection *connection, struct pump *up, struct http_head *response)
+static struct body_sink *open_request(
+	struct server_connection *connection, struct http_head *response)
 {
-	up->sink = &connection->stream;
-	up->flow = &self(connection)->out;
+	struct line_server *server = self(connection);
+
+	http1_sink_init(
+		&server->sink, &connection->stream, &server->out, &connection->worker->blocks);
 	expect_head(connection, response);
+	return &server->sink.sink;
 }
 
 static bool write_request(struct server_connection *connection, struct exchange *x)
@@ -92,10 +98,14 @@ static enum server_head read_head(struct server_connection *connection)
 	return SERVER_HEAD_READ;
 }
 
-static void open_response(struct server_connection *connection, struct pump *down)
+static struct body_source *open_response(
+	struct server_connection *connection, const struct http_framing *framing)
 {
-	down->source = &connection->stream;
-	down->in = &self(connection)->in;
+	struct line_server *server = self(connection);
+
+	http1_source_init(&server->source, &connection->stream, &server->in,
+		&connection->worker->blocks, &server->parser);
+	return http1_source_open(&server->source, framing);
 }
 
 static uint64_t bytes_sent(const struct server_connection *connection)

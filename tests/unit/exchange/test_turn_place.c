@@ -194,7 +194,7 @@ static void what_a_ticket_says(void **state)
 	stage_end(stage);
 	stage = stage_begin(&plain);
 	x = stage_ask(stage, "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n");
-	assert_int_equal(x->turn.ticket.bytes, sizeof(*x) + stage->client.in.capacity);
+	assert_int_equal(x->turn.ticket.bytes, sizeof(*x) + stage->worker->blocks.block_bytes);
 	stage_end(stage);
 }
 

@@ -26,6 +26,7 @@ struct world {
 	struct downstream client;
 	struct exchange exchange;
 	struct flow up;
+	struct http1_sink sink;
 	char bytes[4];
 };
 
@@ -217,8 +218,9 @@ static void reads_body(struct world *w)
 	w->client.input = INPUT_BODY;
 	w->client.reading = &w->exchange;
 	w->exchange.answer.begun = false;
-	w->exchange.up.in = &w->client.in;
-	w->exchange.up.flow = &w->up;
+	w->exchange.up.source = &w->client.source.source;
+	http1_sink_init(&w->sink, NULL, &w->up, NULL);
+	w->exchange.up.sink = &w->sink.sink;
 	w->exchange.framing.body = HTTP_BODY_LENGTH;
 }
 

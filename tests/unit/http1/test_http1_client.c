@@ -1,7 +1,6 @@
 /* A connection as its exchanges use it: each operation of a client, on a connection of HTTP/1. */
 #include "http1/http1_client.h"
 
-#include "body/pump.h"
 #include "connected.h"
 #include "tests/unit/suite.h"
 
@@ -47,7 +46,6 @@ static void what_is_here_of_a_body(void **state)
 {
 	struct connected c;
 	struct client *client = begin_body(&c, "abc");
-	struct pump up = {0};
 
 	(void)state;
 	assert_true(slice_equal(calls->body_here(client), SLICE("abc")));
@@ -56,17 +54,18 @@ static void what_is_here_of_a_body(void **state)
 	assert_true(slice_equal(calls->body_here(client), SLICE("c")));
 	calls->take_body(client, 0);
 	assert_true(slice_equal(calls->body_here(client), SLICE("c")));
-	calls->open_body(client, &up);
-	assert_ptr_equal(up.source, &c.downstream->stream);
-	assert_ptr_equal(up.in, &c.downstream->in);
-	assert_ptr_equal(up.decoder.parser, &c.downstream->parser);
+	assert_ptr_equal(
+		calls->open_body(client, c.downstream->reading), &c.downstream->source.source);
+	assert_true(c.downstream->source.is_open);
+	assert_ptr_equal(c.downstream->source.stream, &c.downstream->stream);
+	assert_ptr_equal(c.downstream->source.in, &c.downstream->in);
+	assert_ptr_equal(c.downstream->source.parser, &c.downstream->parser);
 	connected_end(&c);
 }
 
 static void an_idle_connection_has_none(void **state)
 {
 	struct connected c;
-	struct pump down = {0};
 
 	(void)state;
 	connected_open(&c, &plain);
@@ -74,9 +73,9 @@ static void an_idle_connection_has_none(void **state)
 	assert_null(calls->body_here(client).at);
 	assert_int_equal(calls->body_here(client).len, 0);
 	assert_int_equal(calls->body_memory(client), 0);
-	calls->open_response(client, &down);
-	assert_ptr_equal(down.sink, &c.downstream->stream);
-	assert_ptr_equal(down.flow, &client->out);
+	assert_ptr_equal(calls->open_response(client), &c.downstream->sink.sink);
+	assert_ptr_equal(c.downstream->sink.stream, &c.downstream->stream);
+	assert_ptr_equal(c.downstream->sink.flow, &client->out);
 	connected_end(&c);
 }
 

@@ -1,7 +1,8 @@
 /* A connection to a server that speaks HTTP/1: where bodies come from and go to, heads, its end. */
 #include "http1/http1_server.h"
 
-#include "body/pump.h"
+#include "http1/http1_sink.h"
+#include "http1/http1_source.h"
 #include "tests/unit/random.h"
 #include "tests/unit/upstream/linked.h"
 #include "tests/unit/suite.h"
@@ -11,19 +12,15 @@ static const struct stage_conf plain = {0};
 /* What has come and was not taken. */
 static struct buffer *input_of(struct server_connection *connection)
 {
-	struct pump down = {0};
+	const struct http_framing none = {0};
 
-	http1_server_calls.open_response(connection, &down);
-	return down.in;
+	return ((struct http1_source *)http1_server_calls.open_response(connection, &none))->in;
 }
 
 /* What is to be sent. */
 static struct flow *output_of(struct server_connection *connection)
 {
-	struct pump up = {0};
-
-	http1_server_calls.open_request(connection, &up, NULL);
-	return up.flow;
+	return http1_sink_of(http1_server_calls.open_request(connection, NULL))->flow;
 }
 
 static void there_are_all_operations(void **state)
@@ -37,21 +34,23 @@ static void there_are_all_operations(void **state)
 	assert_true(http1_server_calls.bytes > sizeof(struct server_connection));
 }
 
-static void where_pumps_begin_and_end(void **state)
+static void where_bodies_begin_and_end(void **state)
 {
+	const struct http_framing framing = {.body = HTTP_BODY_LENGTH, .length = 5};
 	struct linked l;
-	struct pump up = {0}, down = {0};
 
 	(void)state;
 	linked_begin(&l, &plain);
 	struct server_connection *connection = linked_get(&l);
-	server_open_request(connection, &up, NULL);
-	assert_ptr_equal(up.sink, &connection->stream);
-	assert_true(flow_is_empty(up.flow));
-	server_open_response(connection, &down);
-	assert_ptr_equal(down.source, &connection->stream);
-	assert_null(down.in->at);
-	assert_non_null(down.decoder.parser);
+	struct http1_sink *sink = http1_sink_of(server_open_request(connection, NULL));
+	assert_ptr_equal(sink->stream, &connection->stream);
+	assert_true(body_sink_is_empty(&sink->sink));
+	struct http1_source *source =
+		(struct http1_source *)server_open_response(connection, &framing);
+	assert_ptr_equal(source->stream, &connection->stream);
+	assert_int_equal(source->source.left, 5);
+	assert_null(source->in->at);
+	assert_non_null(source->parser);
 	connection->stream.sent = 7;
 	connection->stream.received = 9;
 	assert_int_equal(server_bytes_taken(connection), 7);
@@ -69,19 +68,20 @@ static void how_a_requests_body_leaves(void **state)
 		bool chunked;
 	} rows[] = {{HTTP_BODY_NONE, false}, {HTTP_BODY_LENGTH, false}, {HTTP_BODY_CHUNKED, true},
 		{HTTP_BODY_UNTIL_CLOSE, false}};
-	struct linked l;
+	struct stage *stage = stage_begin(&plain);
+	struct exchange *x = flight_begin(stage, POST);
 
 	(void)state;
-	linked_begin(&l, &plain);
-	struct server_connection *connection = linked_get(&l);
+	stage_server_got(stage, 0);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct pump up = {
-			.decoder.body = rows[i].body, .encoder.chunked = !rows[i].chunked};
-		server_open_request(connection, &up, NULL);
-		assert_int_equal(up.encoder.chunked, rows[i].chunked);
+		x->framing.body = rows[i].body;
+		struct http1_sink *sink = http1_sink_of(server_open_request(x->connection, NULL));
+		assert_true(server_write_request(x->connection, x));
+		assert_int_equal(sink->chunked, rows[i].chunked);
+		flow_clear(sink->flow, &stage->worker->blocks);
 	}
-	server_connection_close(connection);
-	linked_end(&l);
+	x->framing.body = HTTP_BODY_NONE;
+	stage_end(stage);
 }
 
 /* An exchange's head is composed behind nothing, and leaves with what its pump adds. */
@@ -448,7 +448,7 @@ UNIT_SUITE(test_http1_server)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(there_are_all_operations),
-		cmocka_unit_test(where_pumps_begin_and_end),
+		cmocka_unit_test(where_bodies_begin_and_end),
 		cmocka_unit_test(how_a_requests_body_leaves),
 		cmocka_unit_test(a_requests_head_is_written),
 		cmocka_unit_test(each_result_of_reading_a_head),

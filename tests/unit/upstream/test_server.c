@@ -2,7 +2,9 @@
  * operation as its protocol's. */
 #include "upstream/server.h"
 
-#include "body/pump.h"
+#include "body/sink.h"
+#include "body/source.h"
+#include "http/framing.h"
 #include "linked.h"
 #include "tests/unit/suite.h"
 
@@ -77,7 +79,7 @@ static void requests_of_a_round_are_sent_in_their_order(void **state)
 static struct {
 	const char *call;
 	const struct server_connection *connection;
-	const void *argument, *second;
+	const void *argument;
 	enum server_head head;
 	bool yes;
 } asked;
@@ -89,11 +91,19 @@ static void ask(const char *call, const struct server_connection *connection, co
 	asked.argument = argument;
 }
 
-static void open_request(
-	struct server_connection *connection, struct pump *up, struct http_head *response)
+static struct body_sink sink;
+static struct body_source source;
+
+static struct body_sink *open_request(
+	struct server_connection *connection, struct http_head *response)
 {
-	ask("open_request", connection, up);
-	asked.second = response;
+	ask("open_request", connection, response);
+	return &sink;
+}
+
+static void stop_request(struct server_connection *connection)
+{
+	ask("stop_request", connection, NULL);
 }
 
 static bool write_request(struct server_connection *connection, struct exchange *exchange)
@@ -125,9 +135,11 @@ static bool has_bytes(const struct server_connection *connection)
 	return asked.yes;
 }
 
-static void open_response(struct server_connection *connection, struct pump *down)
+static struct body_source *open_response(
+	struct server_connection *connection, const struct http_framing *framing)
 {
-	ask("open_response", connection, down);
+	ask("open_response", connection, framing);
+	return &source;
 }
 
 static uint64_t bytes_sent(const struct server_connection *connection)
@@ -160,6 +172,7 @@ static bool finish(struct server_connection *connection, struct buffer *kept)
 static const struct server_calls noted = {
 	.open_request = open_request,
 	.write_request = write_request,
+	.stop_request = stop_request,
 	.bytes_taken = bytes_taken,
 	.expect_head = expect_head,
 	.read_head = read_head,
@@ -187,18 +200,19 @@ static void each_operation_is_its_protocols(void **state)
 	struct exchange *exchange = (struct exchange *)(void *)&asked;
 	struct http_head response;
 	struct buffer kept;
-	struct pump pump;
+	struct http_framing framing;
 
 	(void)state;
-	server_open_request(&connection, &pump, &response);
-	assert_asked(&connection, "open_request", &pump);
-	assert_ptr_equal(asked.second, &response);
+	assert_ptr_equal(server_open_request(&connection, &response), &sink);
+	assert_asked(&connection, "open_request", &response);
+	server_stop_request(&connection);
+	assert_asked(&connection, "stop_request", NULL);
 	assert_int_equal(server_bytes_taken(&connection), 7);
 	assert_asked(&connection, "bytes_taken", NULL);
 	server_expect_head(&connection, &response);
 	assert_asked(&connection, "expect_head", &response);
-	server_open_response(&connection, &pump);
-	assert_asked(&connection, "open_response", &pump);
+	assert_ptr_equal(server_open_response(&connection, &framing), &source);
+	assert_asked(&connection, "open_response", &framing);
 	assert_int_equal(server_bytes_sent(&connection), 9);
 	assert_asked(&connection, "bytes_sent", NULL);
 	server_read_again(&connection);
@@ -225,12 +239,11 @@ static void when_a_head_is_awaited(void **state)
 		SERVER_HEAD_ENDED, SERVER_HEAD_CUT, SERVER_HEAD_NO_MEMORY};
 	struct server_connection connection = {.calls = &noted};
 	struct http_head response;
-	struct pump up;
 
 	(void)state;
-	server_open_request(&connection, &up, NULL);
+	server_open_request(&connection, NULL);
 	assert_false(connection.awaits_head);
-	server_open_request(&connection, &up, &response);
+	server_open_request(&connection, &response);
 	assert_true(connection.awaits_head);
 	for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
 		asked.head = other[i];
@@ -243,7 +256,7 @@ static void when_a_head_is_awaited(void **state)
 	assert_false(connection.awaits_head);
 	server_expect_head(&connection, &response); /* behind an interim response */
 	assert_true(connection.awaits_head);
-	server_open_request(&connection, &up, NULL); /* a body that is sent again, say */
+	server_open_request(&connection, NULL); /* a body that is sent again, say */
 	assert_false(connection.awaits_head);
 }
 

@@ -18,6 +18,7 @@
 #include "tunnel/passage.h"
 #include "exchange/pin.h"
 #include "exchange/respond.h"
+#include "http1/http1_client.h"
 #include "http1/http1_response.h"
 #include "upstream/server_pool.h"
 #include "site/site.h"
@@ -194,17 +195,26 @@ static uint64_t body_memory(struct client *client)
 	return self(client)->in.at ? self(client)->in.capacity : 0;
 }
 
-static void open_body(struct client *client, struct pump *up)
+static struct body_source *open_body(struct client *client, struct exchange *exchange)
 {
-	up->source = &self(client)->stream;
-	up->in = &self(client)->in;
-	up->decoder.parser = &self(client)->parser;
+	struct http1_source *source = &self(client)->source;
+
+	return source->is_open ? &source->source : http1_source_open(source, &exchange->framing);
 }
 
-static void open_response(struct client *client, struct pump *down)
+static bool body_is_whole(struct client *client, struct exchange *exchange)
 {
-	down->sink = &self(client)->stream;
-	down->flow = &client->out;
+	return http1_body_is_whole(&self(client)->source, exchange);
+}
+
+static bool body_is_short(struct client *client, const struct exchange *exchange)
+{
+	return http1_body_is_short(&self(client)->source, exchange);
+}
+
+static struct body_sink *open_response(struct client *client)
+{
+	return &self(client)->sink.sink;
 }
 
 static bool takes_interim(struct client *client)
@@ -237,6 +247,8 @@ static const struct client_calls client_calls = {
 	.take_body = take_body,
 	.body_memory = body_memory,
 	.open_body = open_body,
+	.body_is_whole = body_is_whole,
+	.body_is_short = body_is_short,
 	.interim = http1_interim,
 	.head = http1_head,
 	.reply = http1_reply,
@@ -267,6 +279,8 @@ static void open_client(struct stage *stage, struct stage_client *c)
 		&stage->listener.conf->trusted_proxies);
 	c->wire =
 		memory_stream_open(&c->stream, &stage->worker->streams, STAGE_ROOM, &stream_calls);
+	http1_source_init(&c->source, &c->stream, &c->in, &stage->worker->blocks, &c->parser);
+	http1_sink_init(&c->sink, &c->stream, &c->client.out, &stage->worker->blocks);
 }
 
 static void end_client(struct stage *stage, struct stage_client *c)
@@ -306,6 +320,7 @@ struct exchange *stage_request(struct stage *stage, const char *bytes)
 		c->client.first = x;
 	c->last = x;
 	c->in.start += x->request.len;
+	c->source.is_open = false;
 	return x;
 }
 

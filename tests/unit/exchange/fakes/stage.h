@@ -25,6 +25,8 @@
 #include "exchange/client.h"
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
+#include "http1/http1_sink.h"
+#include "http1/http1_source.h"
 #include "listen/listener.h"
 #include "daemon/daemon.h"
 #include "upstream/server_inside.h"
@@ -53,6 +55,8 @@ struct stage_client {
 	struct memory_peer *wire;
 	struct buffer in;
 	struct http_parser parser;
+	struct http1_source source;
+	struct http1_sink sink;
 	struct exchange *last;
 	bool is_behind, is_last, takes_no_interim; /* what it says of itself */
 	unsigned advanced, watched;

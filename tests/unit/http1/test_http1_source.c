@@ -1,5 +1,5 @@
 /* What runs of content a body's bytes are, by each framing, however they come in pieces. */
-#include "body/decoder.h"
+#include "http1/http1_source.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,9 @@
 struct source {
 	struct http_head head;
 	struct http_parser parser;
-	struct body_decoder decoder;
+	struct stream stream;
+	struct buffer_pool pool;
+	struct http1_source body;
 	char bytes[4096], content[4096];
 	struct buffer in;
 	size_t content_len;
@@ -32,13 +34,35 @@ static void begin(struct source *s, enum http_body body, uint64_t length)
 	http_head_init(&s->head);
 	http_parser_begin_response(&s->parser, &s->head, &limits);
 	assert_int_equal(http_parser_head(&s->parser, text, strlen(text)), HTTP_PARSE_DONE);
-	s->decoder = (struct body_decoder){.body = body, .left = length, .parser = &s->parser};
 	s->in = (struct buffer){s->bytes, 0, 0, sizeof(s->bytes)};
+	buffer_pool_init(&s->pool, 512, 1);
+	http1_source_init(&s->body, &s->stream, &s->in, &s->pool, &s->parser);
+	const struct http_framing framing = {.body = body, .length = length};
+	http1_source_open(&s->body, &framing);
 }
 
 static void end(struct source *s)
 {
 	http_parser_end(&s->parser);
+}
+
+/* Its connection has ended: is that the body's end? */
+static bool ends(struct source *s)
+{
+	struct buffer in = s->in;
+	unsigned turns = 1;
+
+	s->stream.read_ended = true;
+	s->in.at = NULL;
+	bool has_ended = s->body.source.calls->fetch(&s->body.source, &turns) == BODY_FETCHED;
+	s->in = in;
+	assert_int_equal(has_ended, s->body.source.ended);
+	return has_ended;
+}
+
+static struct slice trailers_of(const struct source *s)
+{
+	return s->body.source.trailers;
 }
 
 /* These bytes come; then a run of at most `most` bytes is taken. */
@@ -50,7 +74,7 @@ static bool take(struct source *s, const char *bytes, size_t len, size_t most)
 	assert_true(len <= buffer_room(&s->in));
 	memcpy(s->in.at + s->in.end, bytes, len);
 	s->in.end += (uint32_t)len;
-	if (!body_decode(&s->decoder, &s->in, most, &content))
+	if (!s->body.source.calls->lend(&s->body.source, most, &content))
 		return false;
 	assert_true(s->in.start - start <= most); /* no more is taken than was asked for */
 	assert_true(content.len <= s->in.start - start);
@@ -69,10 +93,9 @@ static void without_a_body_nothing_is_taken(void **state)
 	(void)state;
 	begin(&s, HTTP_BODY_NONE, 0);
 	assert_true(take(&s, "GET /", 5, 100));
-	assert_true(s.decoder.decoded);
+	assert_true(s.body.source.ended);
 	assert_string_equal(s.content, "");
 	assert_int_equal(buffer_used(&s.in), 5);
-	assert_false(body_decode_end(&s.decoder));
 	end(&s);
 }
 
@@ -83,16 +106,16 @@ static void a_length_ends_where_it_says(void **state)
 	(void)state;
 	begin(&s, HTTP_BODY_LENGTH, 5);
 	assert_true(take(&s, "", 0, 100));
-	assert_false(s.decoder.decoded);
+	assert_false(s.body.source.ended);
 	assert_true(take(&s, "abc", 3, 2));
 	assert_string_equal(s.content, "ab");
-	assert_int_equal(s.decoder.left, 3);
+	assert_int_equal(s.body.source.left, 3);
 	assert_true(take(&s, "", 0, 100));
-	assert_false(s.decoder.decoded);
-	assert_false(body_decode_end(&s.decoder)); /* here it would be cut short */
-	assert_false(s.decoder.decoded);
+	assert_false(s.body.source.ended);
+	assert_false(ends(&s)); /* here it would be cut short */
+	assert_false(s.body.source.ended);
 	assert_true(take(&s, "deGET /", 7, 100));
-	assert_true(s.decoder.decoded);
+	assert_true(s.body.source.ended);
 	assert_string_equal(s.content, "abcde");
 	assert_memory_equal(buffer_head(&s.in), "GET /", 5);
 	assert_int_equal(buffer_used(&s.in), 5);
@@ -107,11 +130,11 @@ static void until_the_close_all_is_content(void **state)
 	begin(&s, HTTP_BODY_UNTIL_CLOSE, 0);
 	assert_true(take(&s, "0\r\n\r\n", 5, 100));
 	assert_true(take(&s, "ab", 2, 100));
-	assert_false(s.decoder.decoded);
-	assert_true(body_decode_end(&s.decoder));
-	assert_true(s.decoder.decoded);
+	assert_false(s.body.source.ended);
+	assert_true(ends(&s));
+	assert_true(s.body.source.ended);
 	assert_string_equal(s.content, "0\r\n\r\nab");
-	assert_int_equal(body_trailers(&s.decoder).len, 0);
+	assert_int_equal(trailers_of(&s).len, 0);
 	end(&s);
 }
 
@@ -126,19 +149,19 @@ static void chunks_lose_their_framing(void **state)
 		size_t len = strlen(text), sent = 0;
 		begin(&s, HTTP_BODY_CHUNKED, 0);
 		assert_true(take(&s, "", 0, 100));
-		for (unsigned runs = 0; !s.decoder.decoded; runs++) {
+		for (unsigned runs = 0; !s.body.source.ended; runs++) {
 			assert_true(runs < 1000);
 			size_t n = random_below(&random, len - sent + 1);
 			assert_true(take(&s, text + sent, n, 1 + random_below(&random, 9)));
 			sent += n;
 			assert_true(sent <= len);
-			if (!s.decoder.decoded)
-				assert_false(body_decode_end(&s.decoder));
+			if (!s.body.source.ended)
+				assert_false(ends(&s));
 		}
 		assert_string_equal(s.content, "abcde");
 		assert_int_equal(sent, len); /* the last byte is the body's */
 		assert_int_equal(buffer_used(&s.in), 0);
-		assert_true(slice_equal(body_trailers(&s.decoder), SLICE("X-Sum: 7\r\n")));
+		assert_true(slice_equal(trailers_of(&s), SLICE("X-Sum: 7\r\n")));
 		end(&s);
 	}
 }
@@ -160,28 +183,44 @@ static void chunks_that_are_none(void **state)
 	}
 }
 
-/* The trailers of one whose parser has gone on are those that were kept. */
-static void which_trailers_are_meant(void **state)
+static void trailers_are_one_bodys(void **state)
 {
+	const struct http_framing next = {.body = HTTP_BODY_LENGTH, .length = 1};
 	struct source s;
 
 	(void)state;
 	begin(&s, HTTP_BODY_CHUNKED, 0);
 	assert_true(take(&s, "0\r\nA: b\r\n\r\n", 11, 100));
-	assert_true(slice_equal(body_trailers(&s.decoder), SLICE("A: b\r\n")));
-	s.decoder.kept_trailers = SLICE("C: d\r\n");
-	assert_true(slice_equal(body_trailers(&s.decoder), SLICE("C: d\r\n")));
-	s.decoder.parser = NULL;
-	assert_true(slice_equal(body_trailers(&s.decoder), SLICE("C: d\r\n")));
-	s.decoder.kept_trailers = SLICE_NONE;
-	assert_int_equal(body_trailers(&s.decoder).len, 0);
-	s.decoder.parser = &s.parser;
-	s.decoder.body = HTTP_BODY_LENGTH; /* the parser's are another body's */
-	assert_int_equal(body_trailers(&s.decoder).len, 0);
+	assert_true(slice_equal(trailers_of(&s), SLICE("A: b\r\n")));
+	http1_source_open(&s.body, &next);
+	assert_int_equal(trailers_of(&s).len, 0);
 	end(&s);
 }
 
-UNIT_SUITE(test_decoder)
+/* What was lent and has not left is here once more, where its framing is not lost. */
+static void what_was_lent_is_taken_back(void **state)
+{
+	struct source s;
+
+	(void)state;
+	begin(&s, HTTP_BODY_LENGTH, 5);
+	assert_true(take(&s, "abcde", 5, 100));
+	assert_true(s.body.source.ended);
+	assert_true(s.body.source.calls->take_back(&s.body.source, 3));
+	assert_false(s.body.source.ended);
+	assert_int_equal(s.body.source.left, 3);
+	assert_true(take(&s, "", 0, 100));
+	assert_string_equal(s.content, "abcdecde");
+	assert_true(s.body.source.ended);
+	end(&s);
+	begin(&s, HTTP_BODY_CHUNKED, 0);
+	assert_true(take(&s, "1\r\na\r\n", 6, 100));
+	assert_true(s.body.source.calls->take_back(&s.body.source, 0));
+	assert_false(s.body.source.calls->take_back(&s.body.source, 1));
+	end(&s);
+}
+
+UNIT_SUITE(test_http1_source)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_a_body_nothing_is_taken),
@@ -189,7 +228,8 @@ UNIT_SUITE(test_decoder)
 		cmocka_unit_test(until_the_close_all_is_content),
 		cmocka_unit_test(chunks_lose_their_framing),
 		cmocka_unit_test(chunks_that_are_none),
-		cmocka_unit_test(which_trailers_are_meant),
+		cmocka_unit_test(trailers_are_one_bodys),
+		cmocka_unit_test(what_was_lent_is_taken_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* How content leaves: as it is, or in chunks with their end and trailers behind. */
-#include "body/encoder.h"
+#include "http1/http1_sink.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,14 +18,22 @@
 struct sink {
 	struct buffer_pool pool;
 	struct flow flow;
-	struct body_encoder encoder;
+	struct http1_sink body;
 };
 
-static void begin(struct sink *s, bool chunked, bool tail_due)
+static void begin(struct sink *s, bool chunked)
 {
 	memset(s, 0, sizeof(*s));
 	buffer_pool_init(&s->pool, BLOCK, 8);
-	s->encoder = (struct body_encoder){.chunked = chunked, .tail_due = tail_due};
+	http1_sink_init(&s->body, NULL, &s->flow, &s->pool);
+	s->body.chunked = chunked;
+}
+
+static bool put_end(struct sink *s, struct slice trailers)
+{
+	const struct body_end end = {.trailers = trailers};
+
+	return s->body.sink.calls->end(&s->body.sink, &end);
 }
 
 /* All that is in the flow, in its order; the flow is empty then. */
@@ -55,11 +63,25 @@ static void content_as_it_is(void **state)
 	struct sink s;
 
 	(void)state;
-	begin(&s, false, false);
+	begin(&s, false);
 	flow_append(&s.flow, &s.pool, SLICE("head "));
-	assert_true(body_encode(&s.encoder, &s.flow, &s.pool, content, false));
+	assert_true(body_sink_push(&s.body.sink, content, false));
 	assert_ptr_equal(s.flow.body.at, content.at); /* borrowed, never copied */
 	assert_string_equal(left(&s), "head abc");
+	end(&s);
+}
+
+/* An end is nothing but the head's length, or the close. */
+static void an_end_of_content_as_it_is(void **state)
+{
+	struct sink s;
+
+	(void)state;
+	begin(&s, false);
+	assert_true(body_sink_push(&s.body.sink, SLICE("abc"), true));
+	assert_string_equal(left(&s), "abc");
+	assert_true(put_end(&s, SLICE("X-Sum: 7\r\n")));
+	assert_true(body_sink_is_empty(&s.body.sink));
 	end(&s);
 }
 
@@ -70,14 +92,14 @@ static void content_in_chunks(void **state)
 	struct sink s;
 
 	(void)state;
-	begin(&s, true, false);
+	begin(&s, true);
 	flow_append(&s.flow, &s.pool, SLICE("head "));
-	assert_true(body_encode(&s.encoder, &s.flow, &s.pool, content, false));
+	assert_true(body_sink_push(&s.body.sink, content, false));
 	assert_ptr_equal(s.flow.body.at, content.at);
 	assert_string_equal(left(&s), "head 3\r\nabc\r\n");
 	memset(long_run, 'x', sizeof(long_run));
-	assert_true(body_encode(
-		&s.encoder, &s.flow, &s.pool, (struct slice){long_run, sizeof(long_run)}, false));
+	assert_true(
+		body_sink_push(&s.body.sink, (struct slice){long_run, sizeof(long_run)}, false));
 	assert_int_equal(strncmp(left(&s), "104\r\nxxx", 8), 0);
 	end(&s);
 }
@@ -88,16 +110,12 @@ static void the_end_behind_the_last_content(void **state)
 	struct sink s;
 
 	(void)state;
-	begin(&s, true, true);
-	assert_true(body_encode(&s.encoder, &s.flow, &s.pool, SLICE("abc"), false));
-	assert_false(s.encoder.tail_due);
+	begin(&s, true);
+	assert_true(body_sink_push(&s.body.sink, SLICE("abc"), true));
 	assert_string_equal(left(&s), "3\r\nabc\r\n0\r\n\r\n");
-	s.encoder.tail_due = true;
-	assert_true(body_encode(&s.encoder, &s.flow, &s.pool, SLICE("abc"), true));
-	assert_true(s.encoder.tail_due);
+	assert_true(body_sink_push(&s.body.sink, SLICE("abc"), false));
 	assert_string_equal(left(&s), "3\r\nabc\r\n");
-	assert_true(body_encode_tail(&s.encoder, &s.flow, &s.pool, SLICE("X-Sum: 7\r\n")));
-	assert_false(s.encoder.tail_due);
+	assert_true(put_end(&s, SLICE("X-Sum: 7\r\n")));
 	assert_string_equal(left(&s), "0\r\nX-Sum: 7\r\n\r\n");
 	end(&s);
 }
@@ -107,9 +125,8 @@ static void an_end_without_content_or_trailers(void **state)
 	struct sink s;
 
 	(void)state;
-	begin(&s, true, true);
-	assert_true(body_encode_tail(&s.encoder, &s.flow, &s.pool, SLICE_NONE));
-	assert_false(s.encoder.tail_due);
+	begin(&s, true);
+	assert_true(put_end(&s, SLICE_NONE));
 	assert_string_equal(left(&s), "0\r\n\r\n");
 	end(&s);
 }
@@ -120,12 +137,11 @@ static void trailers_that_may_not_pass(void **state)
 	struct sink s;
 
 	(void)state;
-	begin(&s, true, true);
-	assert_true(body_encode_tail(&s.encoder, &s.flow, &s.pool,
-		SLICE("Content-Length: 1\r\nX-Sum: 7\r\nTransfer-Encoding: chunked\r\n")));
+	begin(&s, true);
+	assert_true(put_end(
+		&s, SLICE("Content-Length: 1\r\nX-Sum: 7\r\nTransfer-Encoding: chunked\r\n")));
 	assert_string_equal(left(&s), "0\r\nX-Sum: 7\r\n\r\n");
-	s.encoder.tail_due = true;
-	assert_true(body_encode_tail(&s.encoder, &s.flow, &s.pool, SLICE("Content-Length: 1\r\n")));
+	assert_true(put_end(&s, SLICE("Content-Length: 1\r\n")));
 	assert_string_equal(left(&s), "0\r\n\r\n");
 	end(&s);
 }
@@ -137,20 +153,20 @@ static void long_trailers(void **state)
 	struct sink s;
 
 	(void)state;
-	begin(&s, true, true);
+	begin(&s, true);
 	snprintf(line, sizeof(line), "X-Sum: %0*d\r\n", BLOCK + 40, 7);
-	assert_true(
-		body_encode_tail(&s.encoder, &s.flow, &s.pool, (struct slice){line, strlen(line)}));
+	assert_true(put_end(&s, (struct slice){line, strlen(line)}));
 	const char *text = left(&s);
 	assert_int_equal(strlen(text), 3 + strlen(line) + 2);
 	assert_string_equal(text + strlen(text) - 6, "07\r\n\r\n");
 	end(&s);
 }
 
-UNIT_SUITE(test_encoder)
+UNIT_SUITE(test_http1_sink)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(content_as_it_is),
+		cmocka_unit_test(an_end_of_content_as_it_is),
 		cmocka_unit_test(content_in_chunks),
 		cmocka_unit_test(the_end_behind_the_last_content),
 		cmocka_unit_test(an_end_without_content_or_trailers),
