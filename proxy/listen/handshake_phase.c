@@ -134,6 +134,15 @@ static void answer_plain(struct handshake *h)
 	discard_input(h);
 }
 
+/* Has the listener continued as many in this turn as it may? */
+static bool is_others_turn(struct handshake_list *list, uint64_t turn)
+{
+	if (list->turn != turn)
+		list->continued = 0;
+	list->turn = turn;
+	return list->continued++ >= HANDSHAKES_A_TURN;
+}
+
 static void on_event(struct stream *stream)
 {
 	struct handshake *h = CONTAINER_OF(stream, struct handshake, stream);
@@ -144,6 +153,10 @@ static void on_event(struct stream *stream)
 		return;
 	}
 	h->progress_ms = worker_now_ms(h->listener->worker);
+	if (is_others_turn(&h->listener->handshakes, h->listener->worker->loop.turn)) {
+		stream_yield(stream);
+		return;
+	}
 	switch (stream_handshake(stream, &why)) {
 	case STREAM_OK:
 		hand_over(h);

@@ -28,6 +28,10 @@ struct listener;
 struct stream_export;
 
 #define HANDSHAKE_SILENT_MS 1000
+/* So many of a listener's continue in one turn of the loop, the others in the next ones: each may
+ * cost as much as a hundred requests, and clients behind theirs are not to wait for a flood of
+ * them. */
+#define HANDSHAKES_A_TURN 2
 /* How long a client that speaks no TLS may take to read that it should. */
 #define HANDSHAKE_ANSWER_MS 2000
 
@@ -35,6 +39,8 @@ struct stream_export;
 struct handshake_list {
 	struct handshake *oldest, *newest;
 	unsigned count;
+	uint64_t turn; /* of the loop, in which so many have continued: */
+	unsigned continued;
 	struct deadline deadline; /* at or before that of the first of them to be late */
 };
 

@@ -7,8 +7,10 @@ import ssl
 import subprocess
 import time
 
+from lib import websocket
 from lib.peers import find
 from lib.process import BINARY, until
+from lib.sluice import to
 from lib.tap import equal, group, main, test, true
 from lib.tls import ask, connect, context, make_certificate, read_response, with_tls
 from lib.wire import Stream
@@ -122,6 +124,42 @@ def tunnels(t):
             got += stream.recv(65536)
         equal(got == sent, True, "the echo")
     stream.unwrap().close()
+
+
+@test("WebSockets whose messages are read, over TLS, up to their close")
+def sockets(t):
+    sluice = t.sluice(to(t.origin(websocket.server()), route="websocket = messages"),
+                      listener=f"certificate = {make_certificate(t, 'api.pem', ['api.test'])}")
+    stream = Stream(connect(t, sluice))
+    stream.send(websocket.request_bytes("/socket", fields=websocket.handshake_fields()))
+    equal(stream.read_head().status, 101, "status")
+    socket_ = websocket.Socket(stream, masks=True)
+    draw = random.Random(SEED)
+    for size in (0, 1, 125, 126, 65535, 65536, 200_000):
+        text = "".join(draw.choices("abc", k=size))
+        socket_.send(text)
+        equal(socket_.message() == text, True, f"the echo of {size} bytes")
+    socket_.close()
+
+
+@test("events of a stream leave as they come, each at once")
+def events(t):
+    sent = []
+
+    def stream_events(x):
+        x.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        for number in range(5):
+            until(lambda number=number: len(sent) == number, "the event before was read")
+            x.send(b"data: %d\n\n" % number)
+        x.close()
+
+    sluice = with_tls(t, t.origin(stream_events), [make_certificate(t, "api.pem", ["api.test"])])
+    stream = Stream(connect(t, sluice))
+    stream.send(b"GET /events HTTP/1.1\r\nHost: api.test\r\n\r\n")
+    equal(stream.read_head().get("Content-Type"), "text/event-stream", "type")
+    for number in range(5):
+        stream.read_through(b"data: %d\n\n" % number)
+        sent.append(number)
 
 
 @group("names select certificates")

@@ -154,6 +154,25 @@ static void a_client_is_one_after_its_handshake(void **state)
 	end(&w);
 }
 
+/* Others get their turn between them. */
+static void few_continue_in_one_turn(void **state)
+{
+	struct memory_peer *peers[3 * HANDSHAKES_A_TURN];
+	struct world w;
+
+	(void)state;
+	begin(&w, &plain);
+	for (unsigned i = 0; i < 3 * HANDSHAKES_A_TURN; i++)
+		peers[i] = come(&w, 3, NULL);
+	for (unsigned i = 0; i < 3 * HANDSHAKES_A_TURN; i++)
+		memory_peer_close(peers[i]); /* each fails when it continues */
+	for (unsigned turns = 1; turns <= 3; turns++) {
+		stage_turn(w.stage);
+		assert_int_equal(w.listener->handshakes.count, (3 - turns) * HANDSHAKES_A_TURN);
+	}
+	end(&w);
+}
+
 static void the_handshake_chooses_the_protocol(void **state)
 {
 	static const char *const names[] = {NULL, "http/1.1", "h2", "spdy/1"};
@@ -365,6 +384,7 @@ UNIT_SUITE(test_handshake_phase)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_client_is_one_after_its_handshake),
+		cmocka_unit_test(few_continue_in_one_turn),
 		cmocka_unit_test(the_handshake_chooses_the_protocol),
 		cmocka_unit_test(a_failed_one_is_no_client),
 		cmocka_unit_test(one_that_speaks_without_it_is_told),
