@@ -130,6 +130,11 @@ void check_session_scope(struct build *build, const struct instance *instance);
 /* Of an [upstream]: health_shared. */
 void check_health_shared(struct build *build, const struct instance *instance);
 
+/* Warns of options of TLS that have no effect, as nothing of the section has TLS, and of
+ * tls_verify = off; `of` is what would have TLS, `to` the peer. check_tls.c */
+void check_tls_effects(struct build *build, const struct instance *instance,
+	const struct conf_tls *tls, bool has_tls, const char *of, const char *to);
+
 /* Of an [upstream]'s TLS. check_tls.c */
 void check_upstream_tls(struct build *build, const struct instance *instance);
 

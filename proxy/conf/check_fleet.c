@@ -242,6 +242,8 @@ void check_fleet(struct build *build, const struct instance *instance)
 
 	check_stores(build, instance);
 	check_cluster(build, instance);
+	check_tls_effects(build, instance, &fleet->tls, fleet->store.has_tls,
+		"store = rediss://HOST", "the store");
 	check_length(build, instance, "prefix", fleet->prefix);
 	check_length(build, instance, "node", fleet->node);
 	if (password && fleet->store.password)

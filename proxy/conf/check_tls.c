@@ -12,22 +12,23 @@ static bool has_any(const struct conf_upstream *upstream)
 	return has;
 }
 
-static void warn_of_effects(struct build *build, const struct instance *instance)
+void check_tls_effects(struct build *build, const struct instance *instance,
+	const struct conf_tls *tls, bool has_tls, const char *of, const char *to)
 {
 	const struct setting *verify = instance_setting(instance, "tls_verify");
-	const struct conf_upstream *upstream = instance->object;
 
-	for (const struct setting *setting = instance->settings; setting && !has_any(upstream);
+	for (const struct setting *setting = instance->settings; setting && !has_tls;
 		setting = setting->next) {
 		if (strncmp(setting->option->name, "tls_", 4) == 0)
-			build_warn(build, instance, setting->line,
-				"%s has no effect without tls = on or a server = https://HOST",
-				setting->option->name);
+			build_warn(build, instance, setting->line, "%s has no effect without %s",
+				setting->option->name, of);
 	}
-	if (verify && has_any(upstream) && !upstream->tls.verifies)
+	if (verify && has_tls && !tls->verifies)
 		build_warn(build, instance, verify->line,
-			"tls_verify = off: anybody on the way to the servers can read and change "
-			"requests and responses");
+			"tls_verify = off: anybody on the way to %s can read and change all that "
+			"is "
+			"sent",
+			to);
 }
 
 static void check_server_tls(struct build *build, const struct instance *instance,
@@ -56,7 +57,8 @@ void check_upstream_tls(struct build *build, const struct instance *instance)
 {
 	const struct conf_upstream *upstream = instance->object;
 
-	warn_of_effects(build, instance);
+	check_tls_effects(build, instance, &upstream->tls, has_any(upstream),
+		"tls = on or a server = https://HOST", "the servers");
 	for (size_t i = 0; i < upstream->server_count; i++)
 		check_server_tls(build, instance, upstream, &upstream->servers[i]);
 }

@@ -21,6 +21,7 @@ struct conf_store {
 	size_t count;
 	const char *user, *password; /* NULL: none */
 	uint32_t database;
+	bool has_tls; /* rediss:// */
 };
 
 /* RabbitMQ: amqp://user:password@host:port/vhost */
@@ -53,6 +54,7 @@ struct conf_fleet {
 	struct conf_semaphores semaphores;
 	struct conf_store store;
 	const char *password;      /* from a file; NULL: the store's */
+	struct conf_tls tls;       /* of the store, if it has TLS */
 	const char *sentinel;      /* name of the primary at the Sentinels; NULL: none */
 	const char *sentinel_user; /* NULL: none */
 	const char *sentinel_password;

@@ -21,6 +21,29 @@ const struct option options_fleet[] = {
 	{"password", &type_secret_line, LIVE, AT(password),
 		.help = "File whose first line is the password for the store, in place of one in "
 			"its URL, which then contains the user only (USER@)."},
+	{"tls_ca", &type_path, LIVE, AT(tls.ca),
+		.help = "With rediss://, PEM file of the certificates that sign those of the store; "
+			"unset, the system's authorities."},
+	{"tls_crl", &type_path, LIVE, AT(tls.crl),
+		.help = "PEM file of revocation lists, one of each authority in the chain of the "
+			"store's certificate; unset, revoked certificates are accepted until they "
+			"expire."},
+	{"tls_name", &type_tls_name, LIVE, AT(tls.name),
+		.help = "Name that the certificates of the store, of all Sentinels and of all nodes "
+			"of a cluster must have; unset, the host of each, which is an address where "
+			"a Sentinel or a cluster tells it."},
+	{"tls_verify", &type_flag, LIVE, AT(tls.verifies), .fallback = "on",
+		.help = "Whether the store's certificate is verified. Without that, anybody on the "
+			"way to the store can read and change what nodes share."},
+	{"tls_versions", &type_words, LIVE, AT(tls.versions), .fallback = "1.2, 1.3",
+		.words = option_tls_versions, .flags = OPTION_REPEATABLE,
+		.help = "Versions of TLS towards the store."},
+	{"tls_certificate", &type_path, LIVE, AT(tls.certificate),
+		.help = "PEM file of a certificate with its chain behind it, which is presented to "
+			"a store that asks for one."},
+	{"tls_certificate_key", &type_path, LIVE, AT(tls.key),
+		REQUIRES("tls_certificate", "FILE"),
+		.help = "PEM file of the private key of tls_certificate; unset, that file has it."},
 	{"cluster", &type_flag, LIVE, AT(cluster), .fallback = "off",
 		.help = "Whether store lists nodes of a Redis Cluster, from which sluice "
 			"discovers the others."},

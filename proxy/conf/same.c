@@ -179,7 +179,8 @@ SAME(same_store)
 	for (size_t i = 0; equal && i < one->count; i++)
 		equal = equal_text(one->addresses[i].text, other->addresses[i].text);
 	return equal && equal_text(one->user, other->user) &&
-	       equal_text(one->password, other->password) && one->database == other->database;
+	       equal_text(one->password, other->password) && one->database == other->database &&
+	       one->has_tls == other->has_tls;
 }
 
 SAME(same_broker)

@@ -27,9 +27,9 @@ static bool read_url(struct value *value, struct slice text, struct conf_store *
 		return value_fail(value, "a URL is missing before or after a comma");
 	if (begins(text, "unix:") || begins(text, "redis+unix:") || text.at[0] == '/')
 		return value_fail(value, "it cannot be reached by a unix socket");
-	if (begins(text, "rediss://"))
-		return value_fail(value, "TLS to the store (rediss://) is not supported");
-	if (!value_read_url(value, text, SLICE("redis://"), PORT_DEFAULT, &url))
+	store->has_tls = begins(text, "rediss://");
+	if (!value_read_url(value, text, store->has_tls ? SLICE("rediss://") : SLICE("redis://"),
+		    PORT_DEFAULT, &url))
 		return false;
 	if (url.path.len > 0 && (!scan_digits(url.path, &database) || database > DATABASE_MOST))
 		return value_fail(value,
@@ -55,6 +55,8 @@ static bool add_url(struct value *value, struct slice text, struct conf_store *s
 		return read_url(value, text, store, address);
 	if (!read_url(value, text, &more, address))
 		return false;
+	if (more.has_tls != store->has_tls)
+		return value_fail(value, "some URLs begin with redis:// and others with rediss://");
 	if (more.user || more.password || more.database != 0)
 		return value_fail(value,
 			"a user, password or database in a later URL belongs in the first one");
@@ -150,7 +152,8 @@ const struct option_type type_node_bind = {"address",
 	"ADDRESS:PORT or [IPV6]:PORT of one interface, which other nodes can connect to",
 	parse_node_bind, same_node_bind, false};
 const struct option_type type_store = {"URL",
-	"redis://HOST:PORT, with USER:PASSWORD@ before the host and /DATABASE behind it as needed; "
+	"redis://HOST:PORT, or rediss://HOST:PORT for TLS, with USER:PASSWORD@ before the host and "
+	"/DATABASE behind it as needed; "
 	"several with commas between them",
 	parse_store, same_store, false};
 const struct option_type type_secret_line = {

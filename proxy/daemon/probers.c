@@ -118,17 +118,18 @@ static bool open_store(struct probers *probers, const struct conf_fleet *conf)
 	probers->locks.prefix = probers->prefix = strdup(conf->prefix);
 	snprintf(probers->self, sizeof(probers->self), "%s/%s",
 		conf->node ? conf->node : probers->default_name, probers->instance);
-	return probers->prefix && store_link_open(&probers->link, conf);
+	return probers->prefix && store_link_open(&probers->link, conf, probers->site->store_tls);
 }
 
 /* Is this store open, by the same keys, and is the node's name still the same? */
-static bool has_store(const struct probers *probers, const struct conf_fleet *conf)
+static bool has_store(const struct probers *probers, const struct site *site)
 {
+	const struct conf_fleet *conf = &site->conf->fleet;
 	const char *name = conf->node ? conf->node : probers->default_name;
 	char node[PROBE_NODE_BYTES];
 
 	probing_node_of(probers->self, node);
-	return probers->prefix && store_link_is_of(&probers->link, conf) &&
+	return probers->prefix && store_link_is_of(&probers->link, conf, site->store_tls) &&
 	       strcmp(probers->prefix, conf->prefix) == 0 && strcmp(node, name) == 0;
 }
 
@@ -219,7 +220,7 @@ void probers_commit(struct probers *probers, struct site *site)
 	struct site *before = probers->site;
 	bool has_any = shares_any(site);
 
-	if (!has_any || !has_store(probers, &site->conf->fleet))
+	if (!has_any || !has_store(probers, site))
 		close_store(probers);
 	probers->site = has_any ? site_hold(site) : NULL;
 	if (has_any)

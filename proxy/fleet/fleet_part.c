@@ -386,11 +386,12 @@ static void look_at_site(struct worker *worker)
 {
 	struct fleet_worker *fleet = worker_fleet(worker);
 	const struct conf_fleet *conf = conf_of(fleet);
+	struct tls_client *tls = site_part(worker)->use->site->store_tls;
 
 	limit_facts_take_site(&fleet->limits, site_part(worker)->use->site->conf);
 	owning_take_site(&fleet->owning);
 	relaxing_take_site(&fleet->relaxing);
-	if (conf->store.text && store_link_is_of(&fleet->store, conf) &&
+	if (conf->store.text && store_link_is_of(&fleet->store, conf, tls) &&
 		strcmp(fleet->prefix, conf->prefix) == 0) {
 		store_link_take_times(&fleet->store, conf);
 		fleet->authority->timeout_ms = conf->store_timeout_ms;
@@ -406,7 +407,7 @@ static void look_at_site(struct worker *worker)
 	fleet->locks.prefix = fleet->prefix = strdup(conf->prefix);
 	fleet->locks.silence_ms = fleet_silence_ms(fleet);
 	fleet->store_id = members_store_id(conf->store.text, conf->prefix);
-	if (!fleet->prefix || !store_link_open(&fleet->store, conf))
+	if (!fleet->prefix || !store_link_open(&fleet->store, conf, tls))
 		log_error("store %s: %s", conf->store.text, "out of memory");
 }
 

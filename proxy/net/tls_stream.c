@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/container.h"
 #include "net/tls_facts.h"
@@ -666,27 +667,64 @@ bool tls_accept(struct tls_server *server, struct stream_export *connection)
 	return false;
 }
 
-int tls_connect(struct stream *stream, struct stream_loop *loop, struct tls_client *client,
-	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls)
+static struct tls *client_new(struct tls_client *client)
 {
 	struct tls *tls = calloc(1, sizeof(*tls));
-	int error = ENOMEM;
 
-	stream->open = false;
-	if (tls && (tls->ssl = tls_client_connect(client, &tls->wire)) != NULL)
-		error = socket_stream_connect(&tls->wire.under, loop, address, len, &under_calls);
-	if (error != 0) {
-		SSL_free(tls ? tls->ssl : NULL);
-		free(tls);
-		return error;
+	if (tls && (tls->ssl = tls_client_connect(client, &tls->wire)) != NULL) {
+		atomic_init(&tls->holders, 1);
+		tls->was_on_loop = true;
+		tls->client = tls_client_hold(client);
+		return tls;
 	}
-	atomic_init(&tls->holders, 1);
-	tls->was_on_loop = true;
-	tls->client = tls_client_hold(client);
+	free(tls);
+	return NULL;
+}
+
+/* The stream below is open. */
+static void open_client(struct stream *stream, struct tls *tls, struct stream_loop *loop,
+	const struct stream_calls *calls)
+{
 	stream_begin(stream, &transport, loop, tls->wire.under.writable, calls);
 	memcpy(stream->end.bytes, &tls, sizeof(tls));
 	tls->over = stream;
 	if (stream->writable)
 		stream_wake(stream);
-	return 0;
+}
+
+int tls_connect(struct stream *stream, struct stream_loop *loop, struct tls_client *client,
+	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls)
+{
+	struct tls *tls = client_new(client);
+	int error = ENOMEM;
+
+	stream->open = false;
+	if (tls)
+		error = socket_stream_connect(&tls->wire.under, loop, address, len, &under_calls);
+	if (error == 0) {
+		open_client(stream, tls, loop, calls);
+	} else if (tls) {
+		release(tls);
+		free(tls);
+	}
+	return error;
+}
+
+bool tls_connect_socket(struct stream *stream, struct stream_loop *loop, struct tls_client *client,
+	int fd, const struct stream_calls *calls)
+{
+	struct tls *tls = client_new(client);
+
+	stream->open = false;
+	if (!tls) {
+		close(fd);
+		return false;
+	}
+	if (!socket_stream_open(&tls->wire.under, loop, fd, false, &under_calls)) {
+		release(tls);
+		free(tls);
+		return false;
+	}
+	open_client(stream, tls, loop, calls);
+	return true;
 }

@@ -34,6 +34,11 @@ bool tls_accept(struct tls_server *server, struct stream_export *connection);
 int tls_connect(struct stream *stream, struct stream_loop *loop, struct tls_client *client,
 	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls);
 
+/* The same over a socket that is connecting, or is connected. False without memory: it is closed.
+ */
+bool tls_connect_socket(struct stream *stream, struct stream_loop *loop, struct tls_client *client,
+	int fd, const struct stream_calls *calls);
+
 /* Closes those that are closed by their owners and have something pending. Before stream_loop_end.
  */
 void tls_end_leaving(struct stream_loop *loop);

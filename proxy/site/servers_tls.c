@@ -9,11 +9,9 @@
 #define WHY_BYTES 512
 
 static struct tls_client_settings settings_of(
-	const struct conf_upstream *conf, const struct conf_server *server)
+	const struct conf_tls *tls, const char *name, const char *protocol)
 {
-	const struct conf_tls *tls = &conf->tls;
-
-	return (struct tls_client_settings){.name = conf_server_tls_name(conf, server),
+	return (struct tls_client_settings){.name = name,
 		.ca = tls->ca,
 		.crl = tls->crl,
 		.certificate = tls->certificate,
@@ -21,7 +19,21 @@ static struct tls_client_settings settings_of(
 		.verifies = tls->verifies,
 		.tls12 = (tls->versions & CONF_TLS_1_2) != 0,
 		.tls13 = (tls->versions & CONF_TLS_1_3) != 0,
-		.protocol = "http/1.1"};
+		.protocol = protocol};
+}
+
+static struct tls_client_settings settings_of_server(
+	const struct conf_upstream *conf, const struct conf_server *server)
+{
+	return settings_of(&conf->tls, conf_server_tls_name(conf, server), "http/1.1");
+}
+
+struct tls_client *servers_tls_of_store(
+	const struct conf_fleet *conf, struct tls_client *before, char *why, size_t size)
+{
+	struct tls_client_settings settings = settings_of(&conf->tls, conf->tls.name, NULL);
+
+	return tls_client_new(&settings, before, why, size);
 }
 
 static struct tls_client *tls_before(const struct site *before, const struct server *server)
@@ -57,7 +69,7 @@ static bool read_all(
 	snprintf(why, WHY_BYTES, "no memory");
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		struct server *server = &upstream->servers[i];
-		struct tls_client_settings settings = settings_of(conf, server->conf);
+		struct tls_client_settings settings = settings_of_server(conf, server->conf);
 		struct tls_client *old = tls_before(before, server);
 		if (!conf_server_has_tls(conf, server->conf))
 			continue;
@@ -70,11 +82,28 @@ static bool read_all(
 	return true;
 }
 
+static bool prepare_store(struct site *site, const struct site *before)
+{
+	const struct conf_fleet *conf = &site->conf->fleet;
+	struct tls_client *old = before ? before->store_tls : NULL;
+	char why[WHY_BYTES];
+
+	if (!conf->store.text || !conf->store.has_tls)
+		return true;
+	site->store_tls = servers_tls_of_store(conf, old, why, sizeof(why));
+	if (site->store_tls)
+		return true;
+	log_error("%s: [fleet]: %s%s", site->conf->path, why,
+		old ? "; the store keeps the authorities and certificates that it had before" : "");
+	site->store_tls = old ? tls_client_hold(old) : NULL;
+	return old != NULL;
+}
+
 bool servers_tls_prepare(struct site *site, const struct site *before)
 {
 	const struct conf *conf = site->conf;
 	char why[WHY_BYTES];
-	bool all = true;
+	bool all = prepare_store(site, before);
 
 	for (size_t i = 0; i < conf->upstream_count; i++) {
 		struct upstream *upstream = site->upstreams[i];
@@ -97,7 +126,8 @@ static bool check(const struct conf *conf, const struct conf_upstream *upstream)
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		if (!conf_server_has_tls(upstream, &upstream->servers[i]))
 			continue;
-		struct tls_client_settings settings = settings_of(upstream, &upstream->servers[i]);
+		struct tls_client_settings settings =
+			settings_of_server(upstream, &upstream->servers[i]);
 		struct tls_client *client = tls_client_new(&settings, NULL, why, sizeof(why));
 		tls_client_release(client);
 		if (client)
@@ -109,9 +139,22 @@ static bool check(const struct conf *conf, const struct conf_upstream *upstream)
 	return true;
 }
 
+static bool check_store(const struct conf *conf)
+{
+	char why[WHY_BYTES];
+
+	if (!conf->fleet.store.text || !conf->fleet.store.has_tls)
+		return true;
+	struct tls_client *client = servers_tls_of_store(&conf->fleet, NULL, why, sizeof(why));
+	if (!client)
+		fprintf(stderr, "%s: [fleet]: %s\n", conf->path, why);
+	tls_client_release(client);
+	return client != NULL;
+}
+
 bool servers_tls_check(const struct conf *conf)
 {
-	bool all = true;
+	bool all = check_store(conf);
 
 	for (size_t i = 0; i < conf->upstream_count; i++)
 		all &= check(conf, &conf->upstreams[i]);

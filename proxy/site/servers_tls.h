@@ -11,9 +11,12 @@
 #define SITE_SERVERS_TLS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct conf;
+struct conf_fleet;
 struct site;
+struct tls_client;
 
 /*
  * Reads the files of all upstreams. Where they are broken, the servers keep what they have in the
@@ -21,6 +24,11 @@ struct site;
  * with lines in the error log.
  */
 bool servers_tls_prepare(struct site *site, const struct site *before);
+
+/* The settings for the fleet's store, whose TLS is on: `before` where nothing has changed (see
+ * tls_client_new). NULL: `why` says why. */
+struct tls_client *servers_tls_of_store(
+	const struct conf_fleet *conf, struct tls_client *before, char *why, size_t size);
 
 /* Can all files be used? With a line on standard error for each upstream where they can't. */
 bool servers_tls_check(const struct conf *conf);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "net/tls_client.h"
 #include "site/certificates.h"
 #include "stats/stats.h"
 
@@ -173,6 +174,7 @@ void site_release(struct site *site)
 	for (size_t i = 0; site->upstreams && i < site->conf->upstream_count; i++)
 		upstream_free(site->upstreams[i]);
 	certificates_release(site);
+	tls_client_release(site->store_tls);
 	gate_free(site->gate);
 	ratelimit_texts_free(site->texts);
 	route_table_free(site->routes);

@@ -43,6 +43,7 @@ struct site {
 	struct upstream **upstreams;   /* by conf_upstream.index */
 	struct queue_policy *policies; /* by conf_route.index */
 	struct account_rows rows;      /* of the counters */
+	struct tls_client *store_tls;  /* settings for the fleet's store; NULL: plain */
 	/* By the conf's listeners; NULL: plain. And those of a site that is not committed yet: */
 	struct certificates **certificates;
 	struct tls_server **prepared;

@@ -8,9 +8,17 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "net/tls_bridge.h"
+#include "net/tls_client.h"
 #include "store/redis_events.h"
 
 /* ---- the end --------------------------------------------------------------------------------- */
+
+static void close_bridge(struct redis_peer *peer)
+{
+	tls_bridge_close(peer->bridge);
+	peer->bridge = NULL;
+}
 
 void redis_peer_close(struct redis_peer *peer)
 {
@@ -28,11 +36,15 @@ void redis_peer_close(struct redis_peer *peer)
 		redis->data = NULL;
 		redisAsyncFree(redis);
 	}
+	close_bridge(peer);
 }
 
 /* hiredis has freed the connection, or is about to. */
 static void lose(struct redis_peer *peer, const char *why)
 {
+	const char *more = peer->bridge ? tls_bridge_why(peer->bridge) : NULL;
+
+	why = more ? more : why;
 	snprintf(peer->why, sizeof(peer->why), "%s", why && *why ? why : "connection closed");
 	peer->redis = NULL;
 	redis_peer_close(peer);
@@ -71,26 +83,37 @@ static void fail_later(struct redis_peer *peer, const char *why)
 	deadline_set(&peer->timer, now_ms, now_ms);
 }
 
+/* hiredis frees the connection, which could not be made. */
+static void try_next(struct redis_peer *peer, const char *why)
+{
+	peer->redis->data = NULL;
+	if (peer->next >= peer->tried_count) {
+		lose(peer, why);
+		return;
+	}
+	peer->redis = NULL;
+	close_bridge(peer);
+	connect_next(peer);
+}
+
 static void on_connect(const struct redisAsyncContext *redis, int status)
 {
 	struct redis_peer *peer = redis_peer_of(redis);
 
 	if (!peer || status == REDIS_OK)
 		return;
-	peer->redis->data = NULL; /* hiredis frees it */
-	if (peer->next >= peer->tried_count) {
-		lose(peer, redis->errstr);
-		return;
-	}
-	peer->redis = NULL;
-	connect_next(peer);
+	try_next(peer, redis->errstr);
 }
 
 static void on_disconnect(const struct redisAsyncContext *redis, int status)
 {
 	struct redis_peer *peer = redis_peer_of(redis);
 
-	if (peer)
+	if (!peer)
+		return;
+	if (peer->bridge && !tls_bridge_is_up(peer->bridge))
+		try_next(peer, redis->errstr);
+	else
 		lose(peer, status == REDIS_OK ? NULL : redis->errstr);
 }
 
@@ -114,6 +137,22 @@ static void enter(struct redis_peer *peer)
 	peer->calls->enter(peer);
 }
 
+/* hiredis's descriptor is that of a bridge from now on; to it, it is connected. */
+static bool encrypt(struct redis_peer *peer, struct redisAsyncContext *redis)
+{
+	struct tls_client *before = peer->tls;
+
+	if (!peer->tls_settings)
+		return true;
+	peer->tls = peer->tls_has_name ? tls_client_hold(peer->tls_settings)
+				       : tls_client_for(peer->tls_settings, peer->host, before);
+	tls_client_release(before);
+	if (peer->tls)
+		peer->bridge = tls_bridge_open(peer->streams, peer->tls, redis->c.fd);
+	redis->c.flags |= REDIS_CONNECTED;
+	return peer->bridge != NULL;
+}
+
 /* To the next of its addresses. */
 static void connect_next(struct redis_peer *peer)
 {
@@ -126,7 +165,10 @@ static void connect_next(struct redis_peer *peer)
 
 	inet_ntop(to->ss_family, bytes, host, sizeof(host));
 	struct redisAsyncContext *redis = redisAsyncConnect(host, peer->port);
-	if (!redis || redis->err || !redis_events_attach(redis, peer->loop->base)) {
+	if (redis && !redis->err)
+		redisEnableKeepAlive(&redis->c);
+	if (!redis || redis->err || !encrypt(peer, redis) ||
+		!redis_events_attach(redis, peer->loop->base)) {
 		fail_later(peer, redis && redis->err ? redis->errstr : strerror(ENOMEM));
 		if (redis)
 			redisAsyncFree(redis);
@@ -134,7 +176,6 @@ static void connect_next(struct redis_peer *peer)
 	}
 	redis->data = peer;
 	peer->redis = redis;
-	redisEnableKeepAlive(&redis->c);
 	redisAsyncSetConnectCallback(redis, on_connect);
 	redisAsyncSetDisconnectCallback(redis, on_disconnect);
 	enter(peer);
@@ -230,4 +271,14 @@ void redis_peer_end(struct redis_peer *peer)
 {
 	redis_peer_close(peer);
 	deadline_end(&peer->timer);
+	tls_client_release(peer->tls);
+	peer->tls = NULL;
+}
+
+void redis_peer_use_tls(struct redis_peer *peer, struct stream_loop *streams,
+	struct tls_client *settings, bool has_name)
+{
+	peer->streams = streams;
+	peer->tls_settings = settings;
+	peer->tls_has_name = has_name;
 }

@@ -47,12 +47,22 @@ struct redis_peer {
 	unsigned tried_count, next;
 	unsigned first; /* of them that is tried, kept over openings */
 	bool is_open;
+	/* TLS, with whose settings for a host of what name; NULL: none */
+	struct tls_client *tls_settings; /* not owned */
+	bool tls_has_name;               /* the settings' name is that of each host */
+	struct tls_client *tls;          /* of the host of the last opening; held */
+	struct stream_loop *streams;
+	struct tls_bridge *bridge; /* as long as `redis` is */
 	char why[160];
 };
 
 /* Zeroed memory becomes a peer that is closed. */
 void redis_peer_init(struct redis_peer *peer, const struct redis_peer_calls *calls,
 	struct loop *loop, struct names *names);
+/* From the next opening on, by TLS with these settings, which must stay until it is closed; with
+ * NULL, without. */
+void redis_peer_use_tls(struct redis_peer *peer, struct stream_loop *streams,
+	struct tls_client *settings, bool has_name);
 /* Begins to connect a closed one. `user` and `password` must stay until it is closed. Whatever
  * fails is reported by lost(), later and never from within. */
 void redis_peer_open(struct redis_peer *peer, const char *host, uint16_t port, const char *user,

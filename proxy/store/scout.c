@@ -25,6 +25,7 @@ static void ask_next(struct scout *scout)
 	unsigned place = scout->next++ % count_of(scout);
 
 	scout->left--;
+	redis_peer_use_tls(&scout->peer, where->streams, where->tls, where->tls_has_name);
 	if (place < where->host_count) {
 		const struct store_host *host = &where->hosts[place];
 		redis_peer_open(&scout->peer, host->name, host->port, where->user, where->password);

@@ -24,6 +24,7 @@ static void ask_next(struct sentinel *sentinel)
 	const struct store_host *host = &where->hosts[sentinel->next++ % where->host_count];
 
 	sentinel->left--;
+	redis_peer_use_tls(&sentinel->peer, where->streams, where->tls, where->tls_has_name);
 	redis_peer_open(&sentinel->peer, host->name, host->port, where->sentinel_user,
 		where->sentinel_password);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "net/tls_stream.h"
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
@@ -18,7 +19,9 @@ static void wait_to_connect(struct store_link *store)
 
 bool store_why_is_lasting(const char *why)
 {
-	static const char *const kinds[] = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "ERR "};
+	static const char *const kinds[] = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "ERR ",
+		"certificate ", "name does not match", "self-signed certificate",
+		"unable to get local issuer certificate"};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (strncmp(why, kinds[i], strlen(kinds[i])) == 0)
@@ -175,14 +178,24 @@ void store_link_end(struct store_link *store)
 	store_server_end(&store->server);
 	sentinel_end(&store->sentinel);
 	deadline_end(&store->timer);
+	if (store->streams.loop) {
+		tls_end_leaving(&store->streams);
+		stream_loop_end(&store->streams);
+	}
 	names_free(store->names);
 	store->names = NULL;
 }
 
-bool store_link_open(struct store_link *store, const struct conf_fleet *conf)
+bool store_link_open(
+	struct store_link *store, const struct conf_fleet *conf, struct tls_client *tls)
 {
 	assert(store->state == STORE_OFF);
-	store->where = store_where_new(conf);
+	store->where = store_where_new(conf, tls);
+	if (store->where && tls) {
+		if (!store->streams.loop)
+			stream_loop_init(&store->streams, store->loop);
+		store->where->streams = &store->streams;
+	}
 	if (store->where && conf->cluster)
 		store->cluster = cluster_new(
 			store->loop, store->names, store->seed, on_cluster_changed, on_redirected);
@@ -200,9 +213,10 @@ bool store_link_open(struct store_link *store, const struct conf_fleet *conf)
 	return true;
 }
 
-bool store_link_is_of(const struct store_link *store, const struct conf_fleet *conf)
+bool store_link_is_of(
+	const struct store_link *store, const struct conf_fleet *conf, const struct tls_client *tls)
 {
-	return store->state != STORE_OFF && store_where_is(store->where, conf);
+	return store->state != STORE_OFF && store_where_is(store->where, conf, tls);
 }
 
 void store_link_take_times(struct store_link *store, const struct conf_fleet *conf)

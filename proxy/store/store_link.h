@@ -14,6 +14,7 @@
 #ifndef STORE_STORE_LINK_H
 #define STORE_STORE_LINK_H
 
+#include "net/stream.h"
 #include "store/backoff.h"
 #include "store/cluster.h"
 #include "store/sentinel.h"
@@ -21,11 +22,14 @@
 
 enum store_state { STORE_OFF, STORE_CONNECTING, STORE_READY, STORE_WAITING };
 
+struct tls_client;
+
 struct store_link {
 	struct loop *loop;
 	enum store_state state;
 	struct names *names;
 	struct store_where *where;
+	struct stream_loop streams; /* of TLS; its loop is NULL: none was needed yet */
 	struct store_server server;
 	struct sentinel sentinel;
 	struct cluster *cluster; /* NULL: it is none */
@@ -51,10 +55,13 @@ bool store_link_init(struct store_link *store, struct loop *loop, uint64_t seed,
 	void (*redirected)(struct store_link *store, enum redirect_kind kind));
 /* Nothing of it is on the loop any more. */
 void store_link_end(struct store_link *store);
-/* Connects, and again as long as it is open. False without memory: it is OFF. */
-bool store_link_open(struct store_link *store, const struct conf_fleet *conf);
-/* Is it open to what `conf` says? */
-bool store_link_is_of(const struct store_link *store, const struct conf_fleet *conf);
+/* Connects, and again as long as it is open; with these settings of TLS (NULL: without). False
+ * without memory: it is OFF. */
+bool store_link_open(
+	struct store_link *store, const struct conf_fleet *conf, struct tls_client *tls);
+/* Is it open to what `conf` says, and with the same TLS? */
+bool store_link_is_of(const struct store_link *store, const struct conf_fleet *conf,
+	const struct tls_client *tls);
 /* Takes what `conf` says of times, of a store that is the same (store_link_is_of). */
 void store_link_take_times(struct store_link *store, const struct conf_fleet *conf);
 /* Cuts the connection, which fails all calls, and is OFF. */

@@ -233,6 +233,7 @@ void store_server_open(struct store_server *server, const char *host, uint16_t p
 	server->quorum = where->quorum;
 	server->quorum_ms = where->quorum_ms;
 	server->may_not_load = false;
+	redis_peer_use_tls(&server->peer, where->streams, where->tls, where->tls_has_name);
 	redis_peer_open(&server->peer, host, port, where->user, where->password);
 }
 

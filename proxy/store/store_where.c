@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/tls_client.h"
+
 static const char *password_of(const struct conf_fleet *conf)
 {
 	return conf->password ? conf->password : conf->store.password;
@@ -28,13 +30,15 @@ static bool copy_hosts(struct store_where *where, const struct conf_store *store
 	return true;
 }
 
-struct store_where *store_where_new(const struct conf_fleet *conf)
+struct store_where *store_where_new(const struct conf_fleet *conf, struct tls_client *tls)
 {
 	struct store_where *where = calloc(1, sizeof(*where));
 
 	if (!where)
 		return NULL;
 	where->database = conf->store.database;
+	where->tls = tls ? tls_client_hold(tls) : NULL;
+	where->tls_has_name = conf->tls.name != NULL;
 	where->is_cluster = conf->cluster;
 	where->timeout_ms = conf->store_timeout_ms;
 	where->quorum = conf->store_quorum;
@@ -62,6 +66,7 @@ void store_where_free(struct store_where *where)
 	free(where->sentinel);
 	free(where->sentinel_user);
 	free(where->sentinel_password);
+	tls_client_release(where->tls);
 	free(where);
 }
 
@@ -70,10 +75,11 @@ static bool same(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-bool store_where_is(const struct store_where *where, const struct conf_fleet *conf)
+bool store_where_is(const struct store_where *where, const struct conf_fleet *conf,
+	const struct tls_client *tls)
 {
 	const struct conf_store *store = &conf->store;
-	bool is = store->text && where->host_count == store->count;
+	bool is = store->text && where->host_count == store->count && where->tls == tls;
 
 	for (size_t i = 0; is && i < store->count; i++)
 		is = same(where->hosts[i].name, store->addresses[i].host) &&

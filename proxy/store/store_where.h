@@ -19,6 +19,9 @@ struct store_where {
 	size_t host_count;
 	char *user, *password; /* of the store; NULL: none */
 	uint32_t database;
+	struct tls_client *tls; /* its settings; held. NULL: without TLS */
+	bool tls_has_name;
+	struct stream_loop *streams;
 	bool is_cluster;            /* the hosts are nodes of a Redis Cluster */
 	uint64_t timeout_ms;        /* of a verdict */
 	unsigned quorum, quorum_ms; /* replicas that must have each call, and in which time */
@@ -27,11 +30,12 @@ struct store_where {
 	char *sentinel_user, *sentinel_password;
 };
 
-/* NULL without memory. */
-struct store_where *store_where_new(const struct conf_fleet *conf);
+/* `tls` (NULL: none) has the settings of the conf's TLS. NULL without memory. */
+struct store_where *store_where_new(const struct conf_fleet *conf, struct tls_client *tls);
 /* NULL is ignored. */
 void store_where_free(struct store_where *where);
-/* Does `conf` have the same? */
-bool store_where_is(const struct store_where *where, const struct conf_fleet *conf);
+/* Do `conf` and `tls` have the same? */
+bool store_where_is(const struct store_where *where, const struct conf_fleet *conf,
+	const struct tls_client *tls);
 
 #endif

@@ -442,7 +442,7 @@ CASES = (
     ("[fleet]\nstore = /run/redis.sock\n", "it cannot be reached by a unix socket; expected redis://HOST"),
     ("[fleet]\nstore = redis://:" + 513 * "x" + "@127.0.0.1\n", "the password has 513 bytes; expected at most 512"),
     ("[fleet]\nstore = redis://" + 513 * "x" + ":y@127.0.0.1\n", "the user has 513 bytes; expected at most 512"),
-    ("[fleet]\nstore = rediss://127.0.0.1\n", "TLS to the store (rediss://) is not supported"),
+    ("[fleet]\nstore = rediss://127.0.0.1, redis://127.0.0.2\nsentinel = a\n", "some URLs begin with redis:// and others with rediss://"),
     ("[fleet]\nstore = redis://[::1\n", "begins with '[' and has no ']'"),
     ("[fleet]\nstore = redis://127.0.0.1 redis://127.0.0.2\n", "there is a blank in the host"),
     ("[fleet]\nstore = redis://127.0.0.1,\nsentinel = it\n", "a URL is missing before or after a comma"),

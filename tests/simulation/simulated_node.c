@@ -260,9 +260,10 @@ struct names *__wrap_names_new(struct event_base *base)
 	return (struct names *)(void *)&some;
 }
 
-struct store_where *__wrap_store_where_new(const struct conf_fleet *conf);
-struct store_where *__wrap_store_where_new(const struct conf_fleet *conf)
+struct store_where *__wrap_store_where_new(const struct conf_fleet *conf, struct tls_client *tls);
+struct store_where *__wrap_store_where_new(const struct conf_fleet *conf, struct tls_client *tls)
 {
+	(void)tls;
 	static char name[] = "store";
 	static struct store_host host = {name, 1};
 	static struct store_where where = {.hosts = &host, .host_count = 1};
@@ -364,7 +365,7 @@ struct simulated_node *simulated_node_new(struct simulation *simulation, struct 
 	simulated_node_set_time(node);
 	if (!store_link_init(&node->link, &node->lease.fleet.worker->loop,
 		    random_next(&simulation->random), on_link_changed, on_link_redirected) ||
-		!store_link_open(&node->link, &conf))
+		!store_link_open(&node->link, &conf, NULL))
 		abort();
 	simulated_node_end_turn(node);
 	return node;

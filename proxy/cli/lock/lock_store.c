@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "net/tls_client.h"
+#include "site/servers_tls.h"
 
 void lock_store_print_front(const struct lock_store *store)
 {
@@ -58,7 +60,7 @@ static bool send_all(struct loop_stage *stage)
 	return has_work;
 }
 
-static bool begin(struct lock_store *store, uint64_t silence_ms)
+static bool begin(struct lock_store *store, struct tls_client *tls, uint64_t silence_ms)
 {
 	uint64_t seed = clock_monotonic_ns() ^ (uint64_t)getpid() << 32;
 
@@ -74,7 +76,7 @@ static bool begin(struct lock_store *store, uint64_t silence_ms)
 	store->locks.silence_ms = silence_ms;
 	store->stage.run = send_all;
 	loop_add_stage(&store->loop, LOOP_WRITE, &store->stage);
-	if (store_link_open(&store->link, &store->conf->fleet))
+	if (store_link_open(&store->link, &store->conf->fleet, tls))
 		return true;
 	lock_store_close(store);
 	return false;
@@ -83,13 +85,25 @@ static bool begin(struct lock_store *store, uint64_t silence_ms)
 bool lock_store_open(
 	struct lock_store *store, const char *command, const struct conf *conf, uint64_t silence_ms)
 {
+	struct tls_client *tls = NULL;
+	char why[512];
+
 	*store = (struct lock_store){.command = command, .conf = conf};
 	if (!conf->fleet.store.text) {
 		fprintf(stderr, "%s: there is no store in [fleet]; expected store = redis://...\n",
 			conf->path);
 		return false;
 	}
-	if (begin(store, silence_ms))
+	if (conf->fleet.store.has_tls) {
+		tls = servers_tls_of_store(&conf->fleet, NULL, why, sizeof(why));
+		if (!tls) {
+			fprintf(stderr, "%s: [fleet]: %s\n", conf->path, why);
+			return false;
+		}
+	}
+	bool is_begun = begin(store, tls, silence_ms);
+	tls_client_release(tls); /* the link holds it */
+	if (is_begun)
 		return true;
 	fprintf(stderr, "%s: %s\n", command, strerror(ENOMEM));
 	return false;

@@ -58,15 +58,26 @@ def long_ago():
     return str(int(time.time() - 3600) * 1_000_000)
 
 
+def tls_options(t, port, authority):
+    t.defer(port.release)
+    if not os.path.exists(authority.path("redis.pem")):
+        authority.issue("redis", ["IP:127.0.0.1", "store.test"])
+    return ("--tls-port", str(port.number), "--tls-cert-file", authority.path("redis.pem"), "--tls-key-file",
+            authority.path("redis.key"), "--tls-ca-cert-file", authority.certificate, "--tls-replication", "yes",
+            "--tls-cluster", "yes")
+
+
 class Redis:
     """`options`: further words of its command line. As fleets find it that have used it for long; `young`: as the
-    first node of a new fleet does, and after a FLUSHALL."""
+    first node of a new fleet does, and after a FLUSHALL. `tls`: an Authority, whose certificate for 127.0.0.1 it has on
+    a port of its own, at which replication and clusters are, too; the test itself asks without TLS."""
 
-    def __init__(self, t, *options, young=False):
+    def __init__(self, t, *options, young=False, tls=None):
         if not SERVER:
             raise Skip("neither redis-server nor valkey-server is installed")
         self.t = t
-        self.options = options
+        self.tls = Port(socket.AF_INET) if tls else None
+        self.options = (*options, *tls_options(t, self.tls, tls)) if tls else options
         self.port = Port(socket.AF_INET)
         self.process = None
         t.defer(self.kill)
@@ -98,7 +109,7 @@ class Redis:
 
     @property
     def url(self):
-        return f"redis://127.0.0.1:{self.number}"
+        return f"rediss://127.0.0.1:{self.tls.number}" if self.tls else f"redis://127.0.0.1:{self.number}"
 
     def start(self):
         """Also again, after `kill`, on the same port: with an empty memory."""
@@ -206,12 +217,14 @@ def unpack(data):
 class Sentinels:
     """A primary with replicas, and Sentinels that watch it under `name`."""
 
-    def __init__(self, t, replicas=2, count=3, name="it", *options, announce="127.0.0.1"):
-        self.t, self.name = t, name
+    def __init__(self, t, replicas=2, count=3, name="it", *options, announce="127.0.0.1", tls=None):
+        self.t, self.name, self.tls = t, name, tls
         self.options = ("--min-replicas-max-lag", "2", *options)
-        self.primary = Redis(t, *self.options)
-        self.replicas = [Redis(t, "--replicaof", "127.0.0.1", str(self.primary.number), *self.options)
+        self.primary = Redis(t, *self.options, tls=tls)
+        self.number = self.primary.tls.number if tls else self.primary.number
+        self.replicas = [Redis(t, "--replicaof", "127.0.0.1", str(self.number), *self.options, tls=tls)
                          for _ in range(replicas)]
+        self.tls_ports = []
         for replica in self.replicas:
             until(lambda: b"master_link_status:up" in replica.connect().ask("INFO", "replication"),
                   "the replica has caught up")
@@ -224,9 +237,15 @@ class Sentinels:
         path = self.t.path(f"sentinel-{port.number}")
         with open(path, "w", encoding="ascii") as ini:
             ini.write(f"port {port.number}\nbind 127.0.0.1\nsentinel resolve-hostnames yes\n"
-                      f"sentinel monitor {self.name} {host} {self.primary.number} 2\n"
+                      f"sentinel monitor {self.name} {host} {self.number} 2\n"
                       f"sentinel down-after-milliseconds {self.name} 4000\n"
                       f"sentinel failover-timeout {self.name} 10000\n")
+            if self.tls:
+                secret = Port(socket.AF_INET)
+                options = tls_options(self.t, secret, self.tls)
+                ini.write("".join(f"{name[2:]} {value}\n" for name, value in zip(options[::2], options[1::2])
+                                  if name != "--tls-cluster"))
+                self.tls_ports.append(secret.number)
         process = Process([SERVER, path, "--sentinel"], "sentinel")
         self.t.defer(process.kill)
         process.wait_output("+monitor")
@@ -241,6 +260,8 @@ class Sentinels:
 
     @property
     def url(self):
+        if self.tls:
+            return ", ".join(f"rediss://127.0.0.1:{number}" for number in self.tls_ports)
         return ", ".join(f"redis://127.0.0.1:{number}" for number, _ in self.sentinels)
 
     def named(self, sentinel=0):

@@ -9,11 +9,11 @@ SLOTS, PARTS = 16384, 1024
 
 
 class Node(Redis):
-    def __init__(self, t, *options):
+    def __init__(self, t, *options, tls=None):
         self.bus = Port(socket.AF_INET)
         super().__init__(t, "--cluster-enabled", "yes", "--cluster-port", str(self.bus.number),
                          "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
-                         "--repl-ping-replica-period", "1", *options)
+                         "--repl-ping-replica-period", "1", *options, tls=tls)
         self.connection = self.connect()
         self.id = self.ask("CLUSTER", "MYID").decode()
 
@@ -25,7 +25,8 @@ class Node(Redis):
         return dict(line.split(":") for line in lines)
 
     def meet(self, other):
-        self.ask("CLUSTER", "MEET", "127.0.0.1", other.number, other.bus.number)
+        number = other.tls.number if other.tls else other.number
+        self.ask("CLUSTER", "MEET", "127.0.0.1", number, other.bus.number)
 
     def errors(self, kind):
         """How often it has answered with this error."""
@@ -39,10 +40,10 @@ class Node(Redis):
 class RedisCluster:
     """`timeout_ms`: after so long without an answer a node is taken to have failed."""
 
-    def __init__(self, t, primaries=3, timeout_ms=5000):
+    def __init__(self, t, primaries=3, timeout_ms=5000, tls=None):
         self.t = t
         self.options = ("--cluster-node-timeout", str(timeout_ms))
-        self.primaries = [Node(t, *self.options) for _ in range(primaries)]
+        self.primaries = [Node(t, *self.options, tls=tls) for _ in range(primaries)]
         for i, node in enumerate(self.primaries):
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
             node.ask("CLUSTER", "ADDSLOTSRANGE", i * SLOTS // primaries, (i + 1) * SLOTS // primaries - 1)

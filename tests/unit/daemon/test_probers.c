@@ -57,9 +57,12 @@ void __wrap_store_link_end(struct store_link *store)
 	assert_int_equal(store->state, STORE_OFF);
 }
 
-bool __wrap_store_link_open(struct store_link *store, const struct conf_fleet *conf);
-bool __wrap_store_link_open(struct store_link *store, const struct conf_fleet *conf)
+bool __wrap_store_link_open(
+	struct store_link *store, const struct conf_fleet *conf, struct tls_client *tls);
+bool __wrap_store_link_open(
+	struct store_link *store, const struct conf_fleet *conf, struct tls_client *tls)
 {
+	(void)tls;
 	assert_non_null(conf->store.text);
 	store->state = STORE_READY;
 	world.opened++;
@@ -73,9 +76,12 @@ void __wrap_store_link_close(struct store_link *store)
 	world.closed++;
 }
 
-bool __wrap_store_link_is_of(const struct store_link *store, const struct conf_fleet *conf);
-bool __wrap_store_link_is_of(const struct store_link *store, const struct conf_fleet *conf)
+bool __wrap_store_link_is_of(const struct store_link *store, const struct conf_fleet *conf,
+	const struct tls_client *tls);
+bool __wrap_store_link_is_of(
+	const struct store_link *store, const struct conf_fleet *conf, const struct tls_client *tls)
 {
+	(void)tls;
 	(void)store;
 	return conf->store.text != NULL;
 }

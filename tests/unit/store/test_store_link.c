@@ -233,7 +233,7 @@ static int end(void **state)
 
 static void open_link(void)
 {
-	assert_true(store_link_open(&world.store, &world.conf));
+	assert_true(store_link_open(&world.store, &world.conf, NULL));
 }
 
 static void be_ready(void)
@@ -282,9 +282,9 @@ static void not_find(void)
 static void it_is_connected_and_looked_for_again(void **state)
 {
 	(void)state;
-	assert_false(store_link_is_of(&world.store, &world.conf));
+	assert_false(store_link_is_of(&world.store, &world.conf, NULL));
 	open_link();
-	assert_true(store_link_is_of(&world.store, &world.conf));
+	assert_true(store_link_is_of(&world.store, &world.conf, NULL));
 	assert_int_equal(world.store.state, STORE_CONNECTING);
 	assert_string_equal(world.store.server.peer.host, "h");
 	assert_int_equal(world.changed, 0);
@@ -416,7 +416,7 @@ static void one_that_is_closed_is_off(void **state)
 	store_link_close(&world.store);
 	assert_int_equal(world.store.state, STORE_OFF);
 	assert_true(world.store.timer.at_ms == DEADLINE_NEVER);
-	assert_false(store_link_is_of(&world.store, &world.conf));
+	assert_false(store_link_is_of(&world.store, &world.conf, NULL));
 	open_link();
 	be_ready();
 	assert_int_equal(world.store.state, STORE_READY);
@@ -429,7 +429,7 @@ static void a_reload_may_change_times(void **state)
 	open_link();
 	assert_int_equal(world.store.where->timeout_ms, 20);
 	world.conf.store_timeout_ms = 500;
-	assert_true(store_link_is_of(&world.store, &world.conf));
+	assert_true(store_link_is_of(&world.store, &world.conf, NULL));
 	store_link_take_times(&world.store, &world.conf);
 	assert_int_equal(world.store.where->timeout_ms, 500);
 }
