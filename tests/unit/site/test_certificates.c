@@ -32,7 +32,7 @@ static size_t tls_listener(void)
 {
 	size_t i = 0;
 
-	while (conf->listeners[i].certificates.count == 0)
+	while (conf->listeners[i].tls.certificates.count == 0)
 		i++;
 	return i;
 }
