@@ -101,7 +101,7 @@ struct client_calls {
 	/* In a drain: is this the last exchange? */
 	bool (*is_last)(struct client *client, const struct exchange *exchange);
 
-	/* Of messages only (exchange.tunnel.is_message), else NULL. Its turn has come: passes it
+	/* Of messages only (EXCHANGE_MESSAGE and above), else NULL. Its turn has come: passes it
 	 * on, or makes it a request; true: that is to be forwarded to a server. May be called
 	 * again after `retry`. */
 	bool (*serve)(struct client *client, struct exchange *message);

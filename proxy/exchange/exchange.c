@@ -149,7 +149,7 @@ struct exchange *exchange_new_message(struct worker *worker, struct client *clie
 	struct exchange *x = make(worker, client);
 
 	if (x)
-		x->tunnel.is_message = true;
+		x->kind = EXCHANGE_MESSAGE;
 	return x;
 }
 
@@ -223,7 +223,7 @@ void exchange_drop_connection(struct exchange *x)
 
 static void leave_endless(struct exchange *x)
 {
-	if (x->tunnel.opens_gateway && x->tunnel.gateway)
+	if (x->kind == EXCHANGE_GATEWAY_HANDSHAKE && x->tunnel.gateway)
 		exchange_part(x->worker)->switched->leave(x);
 	if (!x->attempt.endless)
 		return;
@@ -333,7 +333,7 @@ void exchange_end(struct exchange *x)
 	if (x->turn.unplaced) /* relaxed: see turn.c */
 		atomic_fetch_sub_explicit(&x->upstream->state->unplaced, 1, memory_order_relaxed);
 	settle(x);
-	if (logged && !x->tunnel.is_event)
+	if (logged && exchange_is_counted(x))
 		report_end(x);
 	if (x->client) {
 		if (x->client->hop)

@@ -40,6 +40,17 @@
 #include "worker/worker.h"
 #include "worker/worker_clock.h"
 
+/* What an exchange is. */
+enum exchange_kind {
+	EXCHANGE_REQUEST,
+	EXCHANGE_NODE_GREETING,     /* another node proves that it is one (hop.h): not counted */
+	EXCHANGE_HANDSHAKE,         /* a request for a socket that is read (switched.h) */
+	EXCHANGE_GATEWAY_HANDSHAKE, /* the same, and the server speaks HTTP */
+	EXCHANGE_MESSAGE,           /* a message of a socket, as are those that follow */
+	EXCHANGE_KEEP_ALIVE,        /* a gateway's own request: not counted */
+	EXCHANGE_DISCONNECT,        /* and one that informs the server of a socket's end */
+};
+
 /* With a client, one that a server was asked for (from CONNECTING on) is the first on its
  * connection: those behind it wait in HELD, ASKING, DELAYED, QUEUED or REPLYING. So a server's
  * response can be passed on. */
@@ -154,17 +165,11 @@ struct exchange_times {
 	uint64_t client_ns;      /* so long it has waited for that */
 };
 
-/* Behind a 101. */
+/* What it has to do with a socket that is read (exchange/switched.h). */
 struct exchange_tunnel {
-	bool opens_socket; /* it asks for what exchange/switched.h reads */
-	bool is_message;   /* it is one of such a connection, and no request */
-
 	/* Of a socket whose server speaks HTTP (exchange/collect.h): */
-	bool opens_gateway; /* it is to open one */
-	bool is_event;      /* a message of the gateway's own: it is not counted */
-	bool tells_end;     /* a request that informs the server of the end: see turn_begin_event */
-	bool is_composed;   /* it is a request now */
-	bool collects;      /* its answer is read whole, for the gateway alone */
+	bool is_composed;        /* it is a request now */
+	bool collects;           /* its answer is read whole, for the gateway alone */
 	uint32_t message_bytes;  /* of the client's message */
 	struct gateway *gateway; /* NULL: none yet */
 	struct exchange *riders; /* messages that left with this one, by `next` */
@@ -254,6 +259,7 @@ struct exchange {
 	struct site_use *server_use; /* of the successor's site; NULL: none */
 	struct server *server;
 	struct server_connection *connection;
+	enum exchange_kind kind;
 	enum exchange_state state;
 	enum conf_ratelimit_headers dialect;
 
@@ -356,16 +362,40 @@ static inline uint64_t exchange_idle_timeout_ms(const struct exchange *exchange)
 	       (is_elsewhere ? EXCHANGE_HOP_SLACK_MS : 0);
 }
 
+/* Does it ask for a socket that is read? */
+static inline bool exchange_is_handshake(const struct exchange *exchange)
+{
+	return exchange->kind == EXCHANGE_HANDSHAKE || exchange->kind == EXCHANGE_GATEWAY_HANDSHAKE;
+}
+
+/* Is it a message, or a gateway's own request, rather than a client's request? */
+static inline bool exchange_is_message(const struct exchange *exchange)
+{
+	return exchange->kind >= EXCHANGE_MESSAGE;
+}
+
+/* Is it a gateway's own request? */
+static inline bool exchange_is_event(const struct exchange *exchange)
+{
+	return exchange->kind >= EXCHANGE_KEEP_ALIVE;
+}
+
+/* Does it count as a request or message that was served? */
+static inline bool exchange_is_counted(const struct exchange *exchange)
+{
+	return exchange->kind != EXCHANGE_NODE_GREETING && !exchange_is_event(exchange);
+}
+
 /* Does it ask for a socket that this node reads? One that is forwarded is a tunnel here. */
 static inline bool exchange_opens_socket(const struct exchange *exchange)
 {
-	return exchange->tunnel.opens_socket && !exchange_is_elsewhere(exchange);
+	return exchange_is_handshake(exchange) && !exchange_is_elsewhere(exchange);
 }
 
 /* And one whose server speaks HTTP? */
 static inline bool exchange_opens_gateway(const struct exchange *exchange)
 {
-	return exchange->tunnel.opens_gateway && !exchange_is_elsewhere(exchange);
+	return exchange->kind == EXCHANGE_GATEWAY_HANDSHAKE && !exchange_is_elsewhere(exchange);
 }
 
 /* Has its session a connection to a server of its own, here? */
@@ -442,7 +472,7 @@ void exchange_request_cut(struct exchange *exchange) __attribute__((cold));
 
 /* For the next request of the client. NULL: no memory. */
 struct exchange *exchange_new(struct worker *worker, struct client *client);
-/* For a message of it (exchange/switched.h). */
+/* The same of kind MESSAGE (exchange/switched.h). */
 struct exchange *exchange_new_message(struct worker *worker, struct client *client);
 
 const char *exchange_state_name(enum exchange_state state);

@@ -259,10 +259,10 @@ void exchange_forward(struct exchange *x)
 {
 	const struct conf_upstream *conf = x->route->upstream;
 
-	if (x->owner.use.session && !x->tunnel.is_message && !seek_at_turn(x))
+	if (x->owner.use.session && !exchange_is_message(x) && !seek_at_turn(x))
 		return;
 	x->times.started_ns = worker_now_ns(x->worker);
-	if (x->tunnel.is_message && !client_serve(x->client, x))
+	if (exchange_is_message(x) && !client_serve(x->client, x))
 		return;
 	if (exchange_opens_gateway(x) && !exchange_part(x->worker)->switched->open(x)) {
 		exchange_reply(x, 503, "no memory", 1000);

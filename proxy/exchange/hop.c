@@ -144,7 +144,7 @@ static void challenge(struct exchange *x, struct hop *hop, struct slice nonce)
 	memcpy(hop->theirs, nonce.at, HOP_NONCE_BYTES - 1);
 	snprintf(hop->field, sizeof(hop->field), "challenge %s", hop->ours);
 	hop->state = HOP_CHALLENGED;
-	x->tunnel.is_event = true; /* not counted */
+	x->kind = EXCHANGE_NODE_GREETING;
 	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
 }
 
@@ -158,7 +158,7 @@ static void welcome(struct exchange *x, struct hop *hop)
 	hop->proven_to = x->use->site->serial;
 	delist(x->client);
 	snprintf(hop->field, sizeof(hop->field), "welcome %.*s", (int)len, proof);
-	x->tunnel.is_event = true;
+	x->kind = EXCHANGE_NODE_GREETING;
 	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
 }
 

@@ -80,9 +80,9 @@ static __attribute__((noinline)) bool may_open_socket(struct exchange *x)
 
 	if (!http_upgrade_names(&x->request, SLICE("websocket")))
 		return true;
-	x->tunnel.opens_socket = true;
-	x->tunnel.opens_gateway = x->route->websocket.mode == CONF_WEBSOCKET_GATEWAY;
-	if (x->tunnel.opens_gateway && x->framing.body != HTTP_BODY_NONE) {
+	x->kind = x->route->websocket.mode == CONF_WEBSOCKET_GATEWAY ? EXCHANGE_GATEWAY_HANDSHAKE
+								     : EXCHANGE_HANDSHAKE;
+	if (x->kind == EXCHANGE_GATEWAY_HANDSHAKE && x->framing.body != HTTP_BODY_NONE) {
 		/* It becomes a request with a body of its own, and its own would be the next. */
 		exchange_reply(x, 400, "handshake with a body", HTTP_PROBLEM_NO_RETRY);
 		return false;

@@ -43,7 +43,7 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 {
 	struct client *client = x->client;
 
-	if (x->tunnel.gateway && x->tunnel.is_message && client && is_tried_later(x, client))
+	if (x->tunnel.gateway && exchange_is_message(x) && client && is_tried_later(x, client))
 		return;
 	if (exchange_is_elsewhere(x) && x->owner.take_failure(x, status))
 		return;
@@ -64,7 +64,7 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 		exchange_end(x);
 		return;
 	}
-	if (x->tunnel.is_message) {
+	if (exchange_is_message(x)) {
 		x->answer.status = status;
 		client_refuse(client, x, status, why, retry_after_ms);
 		return;

@@ -117,7 +117,7 @@ static void read_texts(const struct exchange *x, struct scratch *scratch, struct
 	texts[ACCESS_HOST] = x->facts.host;
 	texts[ACCESS_SCHEME] = x->facts.is_https ? SLICE("https") : SLICE("http");
 	texts[ACCESS_ID] = x->request_id;
-	if (x->tunnel.is_message)
+	if (exchange_is_message(x))
 		read_message(x, line);
 	else if (x->request.base && x->memory.head == x->request.base)
 		read_request(x, scratch, line);
@@ -134,7 +134,7 @@ void report_line(const struct exchange *x)
 	uint64_t now_ns = worker_now_ns(x->worker);
 	struct scratch scratch;
 
-	if (!log_access_enabled() || (x->tunnel.is_message && !x->route->websocket.logs_messages))
+	if (!log_access_enabled() || (exchange_is_message(x) && !x->route->websocket.logs_messages))
 		return;
 	struct access_line line = {
 		.route = x->route ? x->route->name : NULL,
@@ -202,7 +202,7 @@ void report_end(const struct exchange *x)
 {
 	const struct account_end end = end_of(x);
 
-	if (x->tunnel.is_message)
+	if (exchange_is_message(x))
 		account_message(x->worker, x->use->site, x->route, &end);
 	else
 		account_request(x->worker, x->use->site, x->route, &end);

@@ -340,7 +340,7 @@ void respond_release_server(struct exchange *x)
 		x->up.sink = NULL;
 		exchange_leave_server(x);
 		/* An event of a gateway is of no client's session, and nothing follows it there. */
-		if (clean && exchange_has_affinity(x) && x->turn.in_queue && !x->tunnel.is_event)
+		if (clean && exchange_has_affinity(x) && x->turn.in_queue && !exchange_is_event(x))
 			pin_park(x, connection);
 		else if (clean && !exchange_has_affinity(x))
 			server_connection_keep(connection);

@@ -41,7 +41,7 @@ uint64_t seek_queue_timeout_ms(const struct exchange *x)
 	uint64_t timeout_ms = x->route->sessions.queue_timeout_ms;
 
 	/* One that was sent, and is to be sent again, has waited for something else. */
-	if (!x->owner.use.session || x->tunnel.is_message || x->attempt.sent)
+	if (!x->owner.use.session || exchange_is_message(x) || x->attempt.sent)
 		return timeout_ms;
 	return x->owner.waited_ms < timeout_ms ? timeout_ms - x->owner.waited_ms : 0;
 }

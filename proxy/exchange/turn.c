@@ -84,7 +84,7 @@ static void on_deadline(struct deadline *deadline)
 	struct exchange *x = CONTAINER_OF(deadline, struct exchange, turn.deadline);
 	struct client *client = x->client;
 
-	if (x->tunnel.tells_end && waits_for_place(x)) {
+	if (x->kind == EXCHANGE_DISCONNECT && waits_for_place(x)) {
 		turn_go_without_place(x);
 	} else if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
@@ -95,7 +95,8 @@ static void on_deadline(struct deadline *deadline)
 	} else if (x->state == EXCHANGE_ASKING) {
 		turn_expire_question(x);
 	} else if (x->state == EXCHANGE_QUEUED && exchange_looks_again(x) &&
-		   (x->tunnel.tells_end || worker_now_ms(x->worker) < x->turn.wait_ends_ms)) {
+		   (x->kind == EXCHANGE_DISCONNECT ||
+			   worker_now_ms(x->worker) < x->turn.wait_ends_ms)) {
 		find_server_again(x);
 	} else if (x->state == EXCHANGE_QUEUED) {
 		struct run_queue *line = x->upstream->state->run_queue;
@@ -120,7 +121,8 @@ void exchange_await_turn(struct exchange *x)
 	uint64_t since_ns = x->attempt.sent ? worker_now_ns(x->worker) : x->turn.ticket.entered_ns;
 	uint64_t wait_ms = seek_queue_timeout_ms(x);
 
-	if (x->tunnel.tells_end && x->state != EXCHANGE_CONNECTING && wait_ms > TURN_END_WAIT_MS)
+	if (x->kind == EXCHANGE_DISCONNECT && x->state != EXCHANGE_CONNECTING &&
+		wait_ms > TURN_END_WAIT_MS)
 		wait_ms = TURN_END_WAIT_MS;
 	turn_give_back(x);
 	exchange_enter(x, EXCHANGE_QUEUED);
@@ -133,7 +135,7 @@ void exchange_look_again(struct exchange *x, uint64_t after_ms)
 {
 	uint64_t at_ms = worker_now_ms(x->worker) + after_ms;
 
-	if (!x->tunnel.tells_end && at_ms > x->turn.wait_ends_ms)
+	if (x->kind != EXCHANGE_DISCONNECT && at_ms > x->turn.wait_ends_ms)
 		at_ms = x->turn.wait_ends_ms;
 	turn_wait_until(x, at_ms);
 }
@@ -201,7 +203,7 @@ static void judged_again(struct exchange *x)
 
 static void identify(struct exchange *x)
 {
-	turn_identify(x, x->tunnel.opens_socket ? GATE_HANDSHAKE : GATE_REQUEST);
+	turn_identify(x, exchange_is_handshake(x) ? GATE_HANDSHAKE : GATE_REQUEST);
 }
 
 /* An operator has changed a plan, a key or an override. The authority of its limits stays, as it is
@@ -221,7 +223,7 @@ void exchange_admit(struct exchange *x)
 {
 	bool is_fresh = x->state == EXCHANGE_HEAD || x->state == EXCHANGE_ASKING;
 
-	if (x->turn.in_line && !x->tunnel.is_message && delay_has_changed(&x->turn.place))
+	if (x->turn.in_line && !exchange_is_message(x) && delay_has_changed(&x->turn.place))
 		identify_again(x);
 	if (x->turn.judged_late) {
 		turn_judge_again(x);
@@ -330,7 +332,7 @@ void turn_begin_event(struct exchange *x, struct throttle_key session)
 	x->gate.identity.authority = NULL;
 	verdict->outcome = GATE_ADMIT;
 	verdict->plan = NULL;
-	verdict->lane = x->tunnel.tells_end ? CONF_LANE_HIGH : CONF_LANE_NORMAL;
+	verdict->lane = x->kind == EXCHANGE_DISCONNECT ? CONF_LANE_HIGH : CONF_LANE_NORMAL;
 	verdict->weight = 1;
 	verdict->session = verdict->caller = session;
 	verdict->names_client = true;

@@ -22,12 +22,13 @@ void turn_begin_message(struct exchange *message, const struct kept_request *han
  * The same for an event of the gateway's own, which nothing limits, in the session of this key.
  *
  * It waits for a place at its upstream like any request, as max_in_flight and pace protect servers
- * from whatever sluice sends. But where it tells the server of a socket's end (tunnel.tells_end),
- * within a second as promised, a server that is busy for longer must not learn of it when those
- * who talk to that socket have long gone on: it waits in the high lane, TURN_END_WAIT_MS at most,
- * and is then sent without a place. So many beyond its places an upstream bears: TURN_UNPLACED_MOST
- * at once, so that a thousand clients that are cut at once do no harm; more of them wait on. So do
- * those for which its pace, or a server's own max_in_flight, has no room: they wait without end.
+ * from whatever sluice sends. But where it tells the server of a socket's end
+ * (EXCHANGE_DISCONNECT), within a second as promised, a server that is busy for longer must not
+ * learn of it when those who talk to that socket have long gone on: it waits in the high lane,
+ * TURN_END_WAIT_MS at most, and is then sent without a place. So many beyond its places an upstream
+ * bears: TURN_UNPLACED_MOST at once, so that a thousand clients that are cut at once do no harm;
+ * more of them wait on. So do those for which its pace, or a server's own max_in_flight, has no
+ * room: they wait without end.
  */
 #define TURN_END_WAIT_MS   500
 #define TURN_UNPLACED_MOST 16

@@ -46,7 +46,7 @@ static void conclude(struct exchange *x, enum authority_answer answer,
 	const struct authority_judgement *judgement, uint64_t now_ns)
 {
 	uint64_t ahead[GATE_LIMITS_MAX], waited = waited_ns(x);
-	bool may_be_behind = x->turn.asks_first && !x->tunnel.is_message;
+	bool may_be_behind = x->turn.asks_first && !exchange_is_message(x);
 	bool is_behind = may_be_behind &&
 			 delay_ahead(node_delays(x->worker->node), &x->gate.identity, ahead);
 
@@ -81,7 +81,7 @@ bool turn_admit_at_once(struct exchange *x)
 	struct authority *authority = x->gate.identity.authority;
 	struct authority_judgement judgement;
 
-	if (!x->gate.identity.leased || x->tunnel.is_message || !authority->calls->admit)
+	if (!x->gate.identity.leased || exchange_is_message(x) || !authority->calls->admit)
 		return false;
 	note_verdict_time(x);
 	struct authority_question question = question_of(x);

@@ -117,7 +117,7 @@ void turn_judge(struct exchange *x)
 	uint64_t now_ns = worker_now_ns(worker);
 	uint64_t waited_ns = x->times.judged_ns ? now_ns - x->times.judged_ns : 0;
 	uint64_t ahead[GATE_LIMITS_MAX];
-	bool may_be_behind = !x->times.judged_ns && !x->tunnel.is_message;
+	bool may_be_behind = !x->times.judged_ns && !exchange_is_message(x);
 	bool is_behind =
 		may_be_behind && delay_ahead(node_delays(worker->node), &x->gate.identity, ahead);
 
@@ -129,7 +129,7 @@ void turn_judge(struct exchange *x)
 			worker_throttle_ns(worker), waited_ns, &x->gate.verdict, &x->gate.receipt);
 		turn_line_up(x);
 	}
-	if (x->tunnel.is_message) /* it is known whole */
+	if (exchange_is_message(x)) /* it is known whole */
 		gate_hold_bytes(x->use->site->gate, &x->gate.receipt, x->tunnel.message_bytes,
 			worker_throttle_ns(worker));
 	if (!x->times.judged_ns)
@@ -268,7 +268,7 @@ bool turn_is_turned_away(struct exchange *x)
 	case GATE_DELAY:
 		return false;
 	case GATE_REFUSE:
-		if (x->tunnel.is_message && wait_instead(x))
+		if (exchange_is_message(x) && wait_instead(x))
 			return false;
 		exchange_reply(x, 429, "limit", x->gate.verdict.retry_after_ms);
 		return true;

@@ -104,7 +104,7 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 		[QUEUE_SHED] = "overload",
 	};
 
-	if (x->tunnel.tells_end) {
+	if (x->kind == EXCHANGE_DISCONNECT) {
 		turn_go_without_place(x);
 		return;
 	}
@@ -127,7 +127,7 @@ static uint64_t bytes_of(const struct exchange *x)
 		bytes += x->request.len;
 	if (x->memory.path)
 		bytes += x->facts.path.len;
-	if (!exchange_has_request(x) || x->tunnel.is_message)
+	if (!exchange_has_request(x) || exchange_is_message(x))
 		bytes += client_body_memory(x->client);
 	return bytes;
 }

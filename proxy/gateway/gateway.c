@@ -221,9 +221,9 @@ static bool drop(
 
 	for (; x; x = next) {
 		next = x->next;
-		if (x->tunnel.tells_end || !is_dropped(x))
+		if (x->kind == EXCHANGE_DISCONNECT || !is_dropped(x))
 			continue;
-		was_message |= !x->tunnel.is_event;
+		was_message |= !exchange_is_event(x);
 		gateway_end_message(x, why);
 	}
 	return was_message;
@@ -430,7 +430,7 @@ static void exchange_ended(struct client *client, struct exchange *exchange)
 	if (!socket || socket_has_ended(socket))
 		return;
 	socket->heard_ms = now_ms; /* its client may not have been read until now */
-	if (!exchange->tunnel.is_event) {
+	if (!exchange_is_event(exchange)) {
 		socket->active_ms = now_ms;
 		socket->verdicts.delayed += exchange->turn.delayed;
 	}

@@ -132,7 +132,7 @@ bool gateway_collects(struct exchange *x)
 			(x->response_framing.has_length && x->response_framing.length == 0);
 
 	gateway->replay.accepted = REPLAY_ACCEPTS_ALL;
-	if (x->tunnel.opens_gateway)
+	if (x->kind == EXCHANGE_GATEWAY_HANDSHAKE)
 		return collects_opening(gateway, x);
 	gateway->answer_fault = NULL;
 	if (head->status / 100 != 2)
@@ -347,7 +347,7 @@ static void pass_some(struct gateway *gateway)
 static void finish(struct gateway *gateway)
 {
 	struct exchange *x = gateway->passing.message;
-	bool is_close = x && gateway->close_is_queued && x->tunnel.tells_end;
+	bool is_close = x && gateway->close_is_queued && x->kind == EXCHANGE_DISCONNECT;
 
 	free(gateway->passing.bytes);
 	gateway->passing =
@@ -400,7 +400,7 @@ static const char *keep_rest(struct gateway *gateway, const struct exchange *x)
 	if (!gateway->socket)
 		return NULL;
 	fault = replay_keep(&gateway->replay, events, x->route->websocket.gateway.waiting_bytes);
-	if (!fault && x->tunnel.tells_end && gateway->replay.events) {
+	if (!fault && x->kind == EXCHANGE_DISCONNECT && gateway->replay.events) {
 		replay_clear(&gateway->replay);
 		socket_message_lost(gateway->socket, "message that was not accepted");
 	}
@@ -410,8 +410,8 @@ static const char *keep_rest(struct gateway *gateway, const struct exchange *x)
 void gateway_take_answer(struct exchange *x)
 {
 	struct gateway *gateway = x->tunnel.gateway;
-	bool is_event = x->tunnel.is_event;
-	bool is_close = gateway->close_is_queued && x->tunnel.tells_end;
+	bool is_event = exchange_is_event(x);
+	bool is_close = gateway->close_is_queued && x->kind == EXCHANGE_DISCONNECT;
 	struct slice content = SLICE_NONE;
 	char *bytes = gateway_content(x, &content);
 	const char *fault = gateway->answer_fault;

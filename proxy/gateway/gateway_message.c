@@ -129,8 +129,7 @@ static void begin_event(struct gateway *gateway, const struct gateway_event *eve
 
 	if (!x)
 		return; /* the server is not told */
-	x->tunnel.is_event = true;
-	x->tunnel.tells_end = event != NULL;
+	x->kind = event ? EXCHANGE_DISCONNECT : EXCHANGE_KEEP_ALIVE;
 	gateway->arriving_bytes = x->framing.length;
 	append(gateway, x);
 	if (event && !x->memory.body)
@@ -161,7 +160,7 @@ void gateway_send_keep_alive(struct gateway *gateway)
 
 static bool is_keep_alive(const struct exchange *x)
 {
-	return x->tunnel.is_event && !x->tunnel.tells_end;
+	return x->kind == EXCHANGE_KEEP_ALIVE;
 }
 
 void gateway_drop_keep_alive(struct gateway *gateway)
@@ -179,7 +178,7 @@ static bool is_rider(const struct exchange *lead, const struct exchange *x)
 {
 	return x->state == EXCHANGE_HELD && x->turn.in_queue && x->turn.question == 0 &&
 	       (x->gate.verdict.outcome == GATE_ADMIT || x->turn.judged_late) &&
-	       !(x->turn.asked_behind && x->gate.receipt.in_bytes != 0) && !x->tunnel.is_event &&
+	       !(x->turn.asked_behind && x->gate.receipt.in_bytes != 0) && !exchange_is_event(x) &&
 	       x->use == lead->use && x->route == lead->route;
 }
 
@@ -283,7 +282,7 @@ static bool join(struct exchange *lead, uint64_t bytes)
  * body. */
 static bool put_rest(struct gateway *gateway, struct exchange *x)
 {
-	if (x->tunnel.tells_end && !gateway->close_is_queued)
+	if (x->kind == EXCHANGE_DISCONNECT && !gateway->close_is_queued)
 		replay_clear(&gateway->replay); /* DISCONNECT */
 	return replay_put(&gateway->replay, &x->memory.body, &x->framing.length);
 }
@@ -299,7 +298,7 @@ bool gateway_serve(struct client *client, struct exchange *x)
 		turn_await_riders(x);
 		return false;
 	}
-	if (!x->tunnel.is_event) {
+	if (!exchange_is_event(x)) {
 		uint64_t bytes = gather_riders(gateway, x);
 		if (x->tunnel.riders && !join(x, bytes))
 			status = 503;
@@ -408,7 +407,7 @@ void gateway_refuse(struct client *client, struct exchange *x, unsigned status, 
 {
 	struct gateway *gateway = gateway_of(client);
 	struct websocket *socket = gateway->socket;
-	bool is_event = x->tunnel.is_event;
+	bool is_event = exchange_is_event(x);
 	bool was_tried = x->tunnel.is_composed && !exchange_waits_for_turn(x);
 	bool is_needless = is_keep_alive(x) && !was_tried;
 	bool is_turned_away = !was_tried && !is_event;

@@ -219,7 +219,7 @@ static void each_request(const struct worker *worker, void (*visit)(const struct
 
 static void answered(struct exchange *x)
 {
-	if (x->tunnel.opens_gateway)
+	if (x->kind == EXCHANGE_GATEWAY_HANDSHAKE)
 		gateway_opened(x);
 	else
 		gateway_take_answer(x);

@@ -56,7 +56,7 @@ bool socket_is_passing(const struct websocket *socket)
 bool socket_has_messages(const struct websocket *socket)
 {
 	for (const struct exchange *x = socket_first_message(socket); x; x = x->next)
-		if (!x->tunnel.is_event)
+		if (!exchange_is_event(x))
 			return true;
 	return false;
 }
