@@ -209,11 +209,11 @@ bool grip_holds(struct exchange *x)
 {
 	struct worker *worker = x->worker;
 	/* Each part of the head is in one of the three at most; of the head's each line. */
-	size_t room = x->response.len + x->response.field_count + 128;
+	size_t room = x->response->len + x->response->field_count + 128;
 	struct grip_hold *hold;
 	const char *why = "no memory";
 
-	if (!http_head_find_name(&x->response, SLICE("grip-hold")).at)
+	if (!http_head_find_name(x->response, SLICE("grip-hold")).at)
 		return false;
 	hold = calloc(1, sizeof(*hold) + 3 * room + END_BYTES);
 	if (hold) {
@@ -226,7 +226,7 @@ bool grip_holds(struct exchange *x)
 		deadline_init(&hold->deadline, worker->loop.base, NULL);
 		x->tunnel.hold = hold;
 		CHAIN_PUSH(websockets_of(worker)->holds, hold, prev, next);
-		why = fill(hold, &x->response, room);
+		why = fill(hold, x->response, room);
 		if (!why && !exchange_has_request(x))
 			why = "Grip-Hold before the request's end";
 	}

@@ -58,11 +58,7 @@ static void attach_log(struct worker *worker)
 static void free_memory(struct worker *worker)
 {
 	loop_finish_turn(&worker->loop);
-	while (exchange_part(worker)->spare) {
-		struct exchange *exchange = exchange_part(worker)->spare;
-		exchange_part(worker)->spare = exchange->next;
-		free(exchange);
-	}
+	exchange_part_clear(exchange_part(worker));
 	route_scratch_free(worker->route_scratch);
 	buffer_pool_clear(&worker->blocks);
 	if (worker->busiest)

@@ -46,7 +46,7 @@ static void begin(struct exchange *x)
 	down->source = server_open_response(x->connection, &x->response_framing);
 	down->ended = x->response_framing.body == HTTP_BODY_NONE;
 	x->tunnel.collects = true;
-	x->answer.status = x->response.status;
+	x->answer.status = x->response->status;
 	exchange_enter(x, EXCHANGE_RELAYING);
 }
 

@@ -28,7 +28,7 @@ bool endless_is_events(const struct exchange *x)
 	/* One whose length is known ends. So the usual response costs no look at its fields. */
 	if (!http_framing_is_open(&x->response_framing))
 		return false;
-	return is_streams_type(media_type(&x->response), &x->route->upstream->stream_types);
+	return is_streams_type(media_type(x->response), &x->route->upstream->stream_types);
 }
 
 bool endless_begin(struct exchange *x)

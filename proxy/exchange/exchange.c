@@ -27,7 +27,8 @@
 #include "upstream/server_pool.h"
 #include "worker/worker_clock.h"
 
-#define SPARE_EXCHANGES 256
+/* Of each kind, on each worker. */
+#define SPARES_MOST 256
 
 static const char *const state_names[] = {
 	[EXCHANGE_HEAD] = "head",
@@ -104,29 +105,113 @@ void exchange_log_change(const struct exchange *x, enum exchange_state state)
 		state_names[state]);
 }
 
+const struct exchange_gate exchange_unjudged = {.verdict = {.outcome = GATE_ADMIT}};
+const struct http_head exchange_no_response;
+
+/* Written to by no one: see exchange.h. */
+static struct exchange_gate *unjudged(void)
+{
+	return (struct exchange_gate *)(uintptr_t)&exchange_unjudged;
+}
+
+static struct http_head *no_response(void)
+{
+	return (struct http_head *)(uintptr_t)&exchange_no_response;
+}
+
+bool exchange_open_gate(struct exchange *x)
+{
+	struct exchange_gate *gate;
+
+	if (x->gate != unjudged())
+		return true;
+	gate = spare_take(&exchange_part(x->worker)->gates, sizeof(*gate));
+	if (!gate)
+		return false;
+	gate->verdict.outcome = GATE_ADMIT;
+	gate->verdict.limit_count = 0;
+	gate->receipt.throttle.count = 0;
+	gate->receipt.authority = NULL;
+	x->gate = gate;
+	return true;
+}
+
+bool exchange_open_response(struct exchange *x)
+{
+	struct http_head *response;
+
+	if (x->response != no_response())
+		return true;
+	response = spare_take(&exchange_part(x->worker)->responses, sizeof(*response));
+	if (!response)
+		return false;
+	http_head_init(response);
+	x->response = response;
+	return true;
+}
+
+static void free_head(struct exchange *x)
+{
+	if (x->memory.has_long_head)
+		free(x->memory.head);
+	else if (x->memory.head)
+		spare_give(&exchange_part(x->worker)->heads, x->memory.head, SPARES_MOST);
+}
+
+char *exchange_new_head(struct exchange *x, size_t bytes)
+{
+	bool is_long = bytes > EXCHANGE_HEAD_BYTES;
+	char *head;
+
+	if (!is_long && x->memory.head && !x->memory.has_long_head)
+		return x->memory.head;
+	head = is_long ? malloc(bytes)
+		       : spare_take(&exchange_part(x->worker)->heads, EXCHANGE_HEAD_BYTES);
+	if (!head)
+		return NULL;
+	free_head(x);
+	x->memory.head = head;
+	x->memory.has_long_head = is_long;
+	return head;
+}
+
+size_t exchange_bytes(const struct exchange *x)
+{
+	size_t bytes = sizeof(*x);
+
+	if (x->gate != &exchange_unjudged)
+		bytes += sizeof(*x->gate);
+	if (x->response != &exchange_no_response)
+		bytes += sizeof(*x->response);
+	if (x->memory.head)
+		bytes += x->memory.has_long_head ? x->request.len : EXCHANGE_HEAD_BYTES;
+	if (x->memory.path)
+		bytes += x->facts.path.len;
+	return bytes;
+}
+
+void exchange_part_clear(struct exchange_part *part)
+{
+	spare_clear(&part->spares);
+	spare_clear(&part->gates);
+	spare_clear(&part->heads);
+	spare_clear(&part->responses);
+}
+
 /* Inline, so that requests, which have one caller, need no call for it. */
 static inline __attribute__((always_inline)) struct exchange *make(
 	struct worker *worker, struct client *client)
 {
-	struct exchange *x = exchange_part(worker)->spare;
+	struct exchange *x = spare_take(&exchange_part(worker)->spares, sizeof(*x));
 
-	if (x) {
-		exchange_part(worker)->spare = x->next;
-		exchange_part(worker)->spare_count--;
-	} else {
-		x = malloc(sizeof(*x));
-		if (!x)
-			return NULL;
-		http_head_init(&x->request);
-		http_head_init(&x->response);
-	}
+	if (!x)
+		return NULL;
 	memset(x, 0, EXCHANGE_CLEARED_BYTES);
-	x->memory.head = x->memory.inline_head;
-	x->memory.path = x->memory.body = x->memory.trailers = NULL;
-	x->gate.verdict.outcome = GATE_ADMIT;
-	x->gate.verdict.limit_count = 0;
-	x->gate.receipt.throttle.count = 0;
-	x->gate.receipt.authority = NULL;
+	http_head_init(&x->request);
+	x->memory.head = x->memory.path = x->memory.body = x->memory.trailers = NULL;
+	x->memory.has_long_head = false;
+	x->gate = unjudged();
+	x->response = no_response();
 	x->owner.use.session = NULL;
 	x->owner.use.node = NULL;
 	ticket_init(&x->turn.ticket, worker->index);
@@ -156,22 +241,20 @@ struct exchange *exchange_new_message(struct worker *worker, struct client *clie
 static void free_exchange(struct deferred_free *item)
 {
 	struct exchange *x = CONTAINER_OF(item, struct exchange, deferred);
-	struct worker *worker = x->worker;
+	struct exchange_part *part = exchange_part(x->worker);
 
 	http_head_clear(&x->request);
-	http_head_clear(&x->response);
-	if (x->memory.head != x->memory.inline_head)
-		free(x->memory.head);
+	if (x->response != no_response()) {
+		http_head_clear(x->response);
+		spare_give(&part->responses, x->response, SPARES_MOST);
+	}
+	if (x->gate != unjudged())
+		spare_give(&part->gates, x->gate, SPARES_MOST);
+	free_head(x);
 	free(x->memory.path);
 	free(x->memory.body);
 	free(x->memory.trailers);
-	if (exchange_part(worker)->spare_count < SPARE_EXCHANGES) {
-		x->next = exchange_part(worker)->spare;
-		exchange_part(worker)->spare = x;
-		exchange_part(worker)->spare_count++;
-	} else {
-		free(x);
-	}
+	spare_give(&part->spares, x, SPARES_MOST);
 }
 
 void exchange_request_read(struct exchange *x)
@@ -234,7 +317,7 @@ static void leave_endless(struct exchange *x)
 
 void exchange_cancel_question(struct exchange *x)
 {
-	struct authority *authority = x->gate.identity.authority;
+	struct authority *authority = x->gate->identity.authority;
 	struct questions *questions = &x->worker->questions;
 
 	questions_close(questions, x->turn.question);
@@ -263,9 +346,9 @@ void exchange_leave_line(struct exchange *x)
 static void settle(struct exchange *x)
 {
 	/* Most requests are charged one, and keep to it. */
-	if (gate_receipt_is_empty(&x->gate.receipt) ||
+	if (gate_receipt_is_empty(&x->gate->receipt) ||
 		(x->attempt.left && !x->answer.has_cost &&
-			gate_keeps_all(x->route, &x->gate.receipt, x->answer.upstream_status)))
+			gate_keeps_all(x->route, &x->gate->receipt, x->answer.upstream_status)))
 		return;
 	struct gate_end end = {
 		.status = x->answer.upstream_status,
@@ -275,11 +358,11 @@ static void settle(struct exchange *x)
 		.cost = x->answer.cost,
 	};
 
-	if (gate_finish_plain(x->route, &x->gate.receipt, &end))
+	if (gate_finish_plain(x->route, &x->gate->receipt, &end))
 		return;
-	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &end,
-		x->gate.receipt.authority ? 0 : worker_throttle_ns(x->worker));
-	delay_freed(node_delays(x->worker->node), &x->gate.identity);
+	gate_finish(x->use->site->gate, x->route, &x->gate->receipt, &end,
+		x->gate->receipt.authority ? 0 : worker_throttle_ns(x->worker));
+	delay_freed(node_delays(x->worker->node), &x->gate->identity);
 }
 
 static void leave_orphans(struct exchange *x)

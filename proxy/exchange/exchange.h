@@ -20,6 +20,7 @@
 #define EXCHANGE_EXCHANGE_H
 
 #include "base/log.h"
+#include "base/spare_list.h"
 #include "body/pump.h"
 #include "exchange/delay_line.h"
 #include "exchange/client.h"
@@ -98,7 +99,7 @@ enum response_progress {
 	RESPONSE_RECEIVED, /* all of it was read: the next in order may go */
 };
 
-/* Bytes of a request's head kept inline; longer ones get memory of their own. */
+/* Bytes of a block for a request's head; longer ones get memory of their own. */
 #define EXCHANGE_HEAD_BYTES 1024
 
 /* The facts in its head: whose it is, and what it asks for. */
@@ -242,11 +243,11 @@ struct exchange_text {
 
 /* Memory of its own. */
 struct exchange_memory {
-	char *body;     /* a short body, kept so that it can be sent again; or of an answer */
-	char *trailers; /* of a body that was gathered */
-	char *head;     /* inline_head or its own memory */
-	char *path;     /* what of path and key_path is not in the head */
-	char inline_head[EXCHANGE_HEAD_BYTES];
+	char *body;         /* a short body, kept so that it can be sent again; or of an answer */
+	char *trailers;     /* of a body that was gathered */
+	char *head;         /* of its request; NULL: none was kept */
+	bool has_long_head; /* `head` is longer than a block, and of the heap */
+	char *path;         /* what of path and key_path is not in the head */
 };
 
 struct exchange {
@@ -291,9 +292,10 @@ struct exchange {
 	struct deferred_free deferred;
 	struct http_target target;
 	struct http_framing response_framing;
-	struct http_head request, response;
+	struct http_head request;
+	struct http_head *response; /* no_response until a server's is read */
 	struct exchange_owner owner;
-	struct exchange_gate gate;
+	struct exchange_gate *gate; /* exchange_unjudged until its callers are identified */
 	struct exchange_text text;
 	struct exchange_memory memory;
 };
@@ -302,8 +304,7 @@ struct exchange {
 struct exchange_part {
 	uint64_t count;           /* alive, those whose client left included */
 	struct exchange *orphans; /* their clients have left, their responses are still to come */
-	struct exchange *spare;   /* memory of `spare_count` */
-	unsigned spare_count;
+	struct spare_list spares, gates, heads, responses; /* memory of exchanges and their parts */
 	const struct switched_calls *switched; /* exchange/switched.h; NULL: nothing is read */
 };
 
@@ -311,6 +312,22 @@ static inline struct exchange_part *exchange_part(const struct worker *worker)
 {
 	return worker->memory[PART_EXCHANGE];
 }
+
+/* The gate of an exchange that was not judged: admitted, without limits; and the response of one
+ * whose server has sent none. Both are only read. */
+extern const struct exchange_gate exchange_unjudged;
+extern const struct http_head exchange_no_response;
+
+/* Gives it the part of a phase, unless it has it already. False: no memory. */
+bool exchange_open_gate(struct exchange *exchange);
+bool exchange_open_response(struct exchange *exchange);
+/* Memory for its request's head, in place of that which it had. NULL without memory: it keeps that.
+ */
+char *exchange_new_head(struct exchange *exchange, size_t bytes);
+/* Bytes of memory that it takes now. */
+size_t exchange_bytes(const struct exchange *exchange);
+/* Frees the spare memory of the worker, which ends. */
+void exchange_part_clear(struct exchange_part *part);
 
 /* So much later a node hears what another one does in time. */
 #define EXCHANGE_HOP_SLACK_MS 5000

@@ -264,11 +264,12 @@ void exchange_forward(struct exchange *x)
 	x->times.started_ns = worker_now_ns(x->worker);
 	if (exchange_is_message(x) && !client_serve(x->client, x))
 		return;
-	if (exchange_opens_gateway(x) && !exchange_part(x->worker)->switched->open(x)) {
+	if (!exchange_open_response(x) ||
+		(exchange_opens_gateway(x) && !exchange_part(x->worker)->switched->open(x))) {
 		exchange_reply(x, 503, "no memory", 1000);
 		return;
 	}
-	x->attempt.hash = x->gate.verdict.session.hi;
+	x->attempt.hash = x->gate->verdict.session.hi;
 	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
 		x->attempt.hash = exchange_hash_key(x, conf->hash_key);
 	exchange_enter(x, EXCHANGE_CONNECTING);

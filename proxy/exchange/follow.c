@@ -8,8 +8,8 @@ static bool is_alike(const struct exchange *x, const struct exchange *lead)
 {
 	return lead->use == x->use && lead->route == x->route &&
 	       lead->turn.ticket.lane == x->turn.ticket.lane &&
-	       lead->gate.verdict.session.hi == x->gate.verdict.session.hi &&
-	       lead->gate.verdict.session.lo == x->gate.verdict.session.lo;
+	       lead->gate->verdict.session.hi == x->gate->verdict.session.hi &&
+	       lead->gate->verdict.session.lo == x->gate->verdict.session.lo;
 }
 
 bool follow_lead(struct exchange *x)

@@ -332,7 +332,7 @@ static void begin_body(struct exchange *x)
 	up->ended = x->framing.body == HTTP_BODY_NONE || x->memory.body;
 	if (!up->ended)
 		up->source = client_open_body(x->client, x);
-	up->sink = server_open_request(x->connection, &x->response);
+	up->sink = server_open_request(x->connection, x->response);
 	up->content_bytes = x->memory.body ? x->framing.length : 0;
 	up->max_bytes = x->route->max_body_bytes;
 	up->end.rules = (struct http_trailer_rules){
@@ -487,11 +487,11 @@ static void charge_passed(struct exchange *x)
 
 	if (x->tunnel.gateway)
 		return; /* what is on its way is not what its client has sent */
-	if (gate_receipt_is_empty(&x->gate.receipt) || x->gate.receipt.in_bytes == 0 ||
-		bytes <= x->gate.receipt.bytes_charged)
+	if (gate_receipt_is_empty(&x->gate->receipt) || x->gate->receipt.in_bytes == 0 ||
+		bytes <= x->gate->receipt.bytes_charged)
 		return;
 	gate_charge_bytes(
-		x->use->site->gate, &x->gate.receipt, bytes, worker_throttle_ns(x->worker));
+		x->use->site->gate, &x->gate->receipt, bytes, worker_throttle_ns(x->worker));
 }
 
 void exchange_run(struct exchange *x)

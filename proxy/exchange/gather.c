@@ -122,7 +122,7 @@ void gather_resume(struct exchange *x)
 {
 	struct pump *up = &x->up;
 
-	up->sink = server_open_request(x->connection, &x->response);
+	up->sink = server_open_request(x->connection, x->response);
 	up->end_due = up->ended && spool_bytes(x->body) == 0;
 	up->written = 0;
 	up->borrowed = 0;

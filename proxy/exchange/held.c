@@ -20,8 +20,8 @@ bool held_begin(struct exchange *x)
 
 static bool read_head(struct exchange *x, struct slice head)
 {
-	return http_read_response(&x->response, head, NULL) &&
-	       http_frame_response(&x->response, x->request.method, &x->response_framing);
+	return http_read_response(x->response, head, NULL) &&
+	       http_frame_response(x->response, x->request.method, &x->response_framing);
 }
 
 /* To the client, from the spool alone. */
@@ -49,7 +49,7 @@ void held_send(struct exchange *x, struct slice head, bool ends)
 		x->close_client = true;
 	open_down(x, ends);
 	x->answer.begun = true;
-	x->answer.status = x->response.status;
+	x->answer.status = x->response->status;
 	if (client_head(client, x) == PUMP_NO_MEMORY) {
 		exchange_abort(x, "no memory");
 		return;

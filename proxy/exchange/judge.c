@@ -25,13 +25,8 @@
 /* The head's bytes move to the exchange: the connection's buffer continues to the next request. */
 static bool keep_head(struct exchange *x, const char *bytes)
 {
-	if (x->request.len > sizeof(x->memory.inline_head)) {
-		x->memory.head = malloc(x->request.len);
-		if (!x->memory.head) {
-			x->memory.head = x->memory.inline_head;
-			return false;
-		}
-	}
+	if (!exchange_new_head(x, x->request.len))
+		return false;
 	memcpy(x->memory.head, bytes, x->request.len);
 	x->request.base = x->memory.head;
 	x->facts.method =

@@ -80,7 +80,7 @@ struct kept_request *kept_request_new(const struct exchange *x)
 	keep_text(&at, &kept->request_id);
 	kept->query = x->target.query;
 	keep_text(&at, &kept->query);
-	kept->caller = x->gate.verdict.caller;
-	kept->session = x->gate.verdict.session;
+	kept->caller = x->gate->verdict.caller;
+	kept->session = x->gate->verdict.session;
 	return kept;
 }

@@ -276,9 +276,9 @@ static void omit_from_response(struct outgoing_response *response)
 void outgoing_response_make(struct outgoing_response *response, struct exchange *x, bool is_interim)
 {
 	bool limits =
-		!is_interim && x->dialect != CONF_RATELIMIT_OFF && x->gate.verdict.limit_count > 0;
+		!is_interim && x->dialect != CONF_RATELIMIT_OFF && x->gate->verdict.limit_count > 0;
 	enum ratelimit_merge merge =
-		limits ? ratelimit_merge(x->dialect, &x->gate.verdict, &x->response)
+		limits ? ratelimit_merge(x->dialect, &x->gate->verdict, x->response)
 		       : RATELIMIT_THEIRS;
 
 	response->exchange = x;
@@ -287,7 +287,7 @@ void outgoing_response_make(struct outgoing_response *response, struct exchange 
 	/* The node that has it from the server has made them. */
 	response->has_changes = http_changes_any(&response->changes) && !exchange_is_elsewhere(x);
 	response->has_limits = merge != RATELIMIT_THEIRS;
-	response->bytes = 2u * x->response.len + ADDED_BYTES +
+	response->bytes = 2u * x->response->len + ADDED_BYTES +
 			  (response->has_changes ? http_changes_bytes(&response->changes) : 0);
 	x->answer.replaces_ratelimit = merge == RATELIMIT_OURS;
 	omit_from_response(response);
@@ -299,24 +299,24 @@ static void put_own_fields(struct field_sink *sink, const struct outgoing_respon
 	const struct exchange *x = response->exchange;
 	const struct site *site = x->use->site;
 
-	if (site->via.len > 0 && x->response.minor == 1 &&
-		!http_head_has(&x->response, HTTP_FIELD_VIA)) {
+	if (site->via.len > 0 && x->response->minor == 1 &&
+		!http_head_has(x->response, HTTP_FIELD_VIA)) {
 		field_put(sink, SLICE("Via"), site->via_1_1);
 	} else if (site->via.len > 0) {
 		field_begin(sink, SLICE("Via"));
-		forwarded_append_via(&sink->out, &x->response, site->via);
+		forwarded_append_via(&sink->out, x->response, site->via);
 		field_end(sink);
 	}
 	if (response->has_limits)
 		ratelimit_put(
-			sink, site->texts, x->dialect, &x->gate.verdict, exchange_ratelimit_ms(x));
-	if (!http_head_has(&x->response, HTTP_FIELD_DATE)) {
+			sink, site->texts, x->dialect, &x->gate->verdict, exchange_ratelimit_ms(x));
+	if (!http_head_has(x->response, HTTP_FIELD_DATE)) {
 		/* RFC 9110 section 6.6.1: a recipient with a clock adds it. */
 		field_put(sink, SLICE("Date"), worker_date(x->worker));
 	}
 	if (site->request_id_field.len > 0 &&
 		!http_head_find_known(
-			&x->response, site->request_id_field_id, site->request_id_field)
+			x->response, site->request_id_field_id, site->request_id_field)
 			 .at)
 		put_request_id(sink, x);
 }
@@ -326,7 +326,7 @@ void outgoing_response_put(
 {
 	const struct exchange *x = response->exchange;
 
-	field_pass(sink, &x->response, from, &response->omitted);
+	field_pass(sink, x->response, from, &response->omitted);
 	if (response->is_interim)
 		return;
 	char *own = sink->out.at;
@@ -403,7 +403,7 @@ void outgoing_reply_make(struct outgoing_reply *reply, struct exchange *x)
 		.status = x->answer.status,
 		.detail = has_detail(x->answer.status) ? detail_of(x->outcome) : SLICE_NONE,
 		.retry_after_ms = x->answer.retry_after_ms,
-		.reduced_capacity = x->gate.verdict.outcome == GATE_UNAVAILABLE,
+		.reduced_capacity = x->gate->verdict.outcome == GATE_UNAVAILABLE,
 	};
 	if (x->answer.status == 308) {
 		reply->location = location_of(x);
@@ -414,7 +414,7 @@ void outgoing_reply_make(struct outgoing_reply *reply, struct exchange *x)
 		problem->challenge = gate_challenge(x->use->site->gate);
 	if (x->answer.status == 429) {
 		problem->policies = reply->violated;
-		problem->policy_count = ratelimit_violated(&x->gate.verdict, reply->violated);
+		problem->policy_count = ratelimit_violated(&x->gate->verdict, reply->violated);
 	}
 	if (x->answer.content_bytes > 0) {
 		problem->content = (struct slice){x->memory.body, x->answer.content_bytes};
@@ -445,8 +445,8 @@ static void put_verdict(struct field_sink *sink, const struct exchange *x)
 		field_put(sink, SLICE("Sec-WebSocket-Version"), SLICE("13"));
 	else if (hop && hop->field[0])
 		field_put(sink, SLICE("Sluice-Hop"), slice_of(hop->field));
-	else if (x->route && x->gate.verdict.limit_count > 0 && x->dialect != CONF_RATELIMIT_OFF)
-		ratelimit_put(sink, x->use->site->texts, x->dialect, &x->gate.verdict,
+	else if (x->route && x->gate->verdict.limit_count > 0 && x->dialect != CONF_RATELIMIT_OFF)
+		ratelimit_put(sink, x->use->site->texts, x->dialect, &x->gate->verdict,
 			exchange_ratelimit_ms(x));
 }
 

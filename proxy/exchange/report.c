@@ -24,16 +24,16 @@ static const char *verdict_name(const struct exchange *x)
 
 	if (!x->times.judged_ns)
 		return "-";
-	if (x->gate.verdict.outcome == GATE_ADMIT && x->gate.verdict.shadowed)
+	if (x->gate->verdict.outcome == GATE_ADMIT && x->gate->verdict.shadowed)
 		return "shadow";
-	return names[x->gate.verdict.outcome];
+	return names[x->gate->verdict.outcome];
 }
 
 /* The limit that decided: the first violated (in shadow mode only when nobody was refused), else
  * the first that applied. */
 static const char *limit_name(const struct exchange *x)
 {
-	const struct gate_verdict *verdict = &x->gate.verdict;
+	const struct gate_verdict *verdict = &x->gate->verdict;
 
 	if (!x->times.judged_ns || verdict->limit_count == 0)
 		return "-";
@@ -96,7 +96,7 @@ static void read_client(const struct exchange *x, struct scratch *scratch, struc
 
 	texts[ACCESS_CALLER] = SLICE("-");
 	if (x->times.judged_ns) {
-		identity_short(&x->gate.verdict.caller, scratch->caller);
+		identity_short(&x->gate->verdict.caller, scratch->caller);
 		texts[ACCESS_CALLER] = (struct slice){scratch->caller, sizeof(scratch->caller)};
 	}
 	if (memcmp(x->facts.address, unset, sizeof(unset)) != 0)
@@ -168,7 +168,7 @@ struct access_kept *report_keep_line(const struct exchange *x)
 
 static inline struct judged judged_of(const struct exchange *x)
 {
-	return (struct judged){x->worker, x->use->site, &x->gate.verdict, x->facts.address};
+	return (struct judged){x->worker, x->use->site, &x->gate->verdict, x->facts.address};
 }
 
 static inline struct account_end end_of(const struct exchange *x)
@@ -176,7 +176,7 @@ static inline struct account_end end_of(const struct exchange *x)
 	const struct ticket *ticket = &x->turn.ticket;
 	struct account_end end = {
 		.verdict = (uint8_t)account_verdict_of(
-			x->times.judged_ns ? &x->gate.verdict : NULL, x->turn.delayed),
+			x->times.judged_ns ? &x->gate->verdict : NULL, x->turn.delayed),
 		.status = (uint16_t)x->answer.status,
 		.has_upstream_status = x->answer.upstream_status != 0 && x->times.judged_ns,
 		.received_bytes = x->up.content_bytes,

@@ -63,7 +63,7 @@ void respond_continue(struct exchange *x)
 static bool pass_interim(struct exchange *x)
 {
 	struct client *client = x->client;
-	bool is_continue = x->response.status == 100;
+	bool is_continue = x->response->status == 100;
 
 	switch (client ? client_interim(client, x, false) : CLIENT_INTERIM_UNKNOWN) {
 	case CLIENT_INTERIM_PASSED:
@@ -82,7 +82,7 @@ static bool pass_interim(struct exchange *x)
 		return true;
 	}
 	x->interim.held = false;
-	server_expect_head(x->connection, &x->response);
+	server_expect_head(x->connection, x->response);
 	return true;
 }
 
@@ -107,12 +107,12 @@ static void begin_tunnel(struct exchange *x);
 /* It has asked for several protocols, perhaps. */
 static __attribute__((noinline)) bool opens_socket(const struct exchange *x)
 {
-	return exchange_opens_socket(x) && http_upgrade_names(&x->response, SLICE("websocket"));
+	return exchange_opens_socket(x) && http_upgrade_names(x->response, SLICE("websocket"));
 }
 
 static void read_cost(struct exchange *x)
 {
-	struct slice value = http_head_find_name(&x->response, slice_of(x->route->cost_field));
+	struct slice value = http_head_find_name(x->response, slice_of(x->route->cost_field));
 	uint64_t cost = 0;
 
 	if (value.len == 0 || value.len > 18)
@@ -131,7 +131,7 @@ static bool holds_place(const struct exchange *x)
 {
 	const struct conf_sessions *sessions = &x->route->sessions;
 
-	if (x->gate.receipt.in_flight != 0)
+	if (x->gate->receipt.in_flight != 0)
 		return true;
 	return x->turn.in_queue &&
 	       (sessions->ordering == CONF_ORDERING_STRICT || sessions->in_flight > 0 ||
@@ -182,7 +182,7 @@ static void foresee_bytes(struct exchange *x)
 	uint64_t length =
 		x->response_framing.body == HTTP_BODY_LENGTH ? x->response_framing.length : 0;
 
-	ratelimit_foresee_bytes(&x->gate.verdict, x->up.content_bytes + length);
+	ratelimit_foresee_bytes(&x->gate->verdict, x->up.content_bytes + length);
 }
 
 /* The head goes to the client, its body is on its way. */
@@ -193,8 +193,8 @@ static void begin_relaying(struct exchange *x)
 	if (client && (!exchange_has_request(x) || exchange_ends_drain(x)))
 		x->close_client = true; /* in a drain, the last of the connection says so */
 	x->answer.begun = true;
-	x->answer.status = x->response.status;
-	if (x->gate.receipt.in_bytes != 0)
+	x->answer.status = x->response->status;
+	if (x->gate->receipt.in_bytes != 0)
 		foresee_bytes(x);
 	begin_down(x);
 	exchange_enter(x, client ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
@@ -235,7 +235,7 @@ static __attribute__((noinline)) void respond_switched(struct exchange *x)
 	if (!x->client)
 		exchange_end(x); /* its client has left meanwhile */
 	else if (x->framing.upgrade && request_has_left(x) && x->response_framing.upgrade &&
-		 http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades) &&
+		 http_upgrade_agreed(x->response, &x->request, &x->route->upgrades) &&
 		 (!opens_socket(x) || exchange_part(x->worker)->switched->agree(x)))
 		begin_tunnel(x);
 	else
@@ -257,23 +257,23 @@ void respond_to_head(struct exchange *x)
 	assert(!x->client ||
 		exchange_is_first(x)); /* or another's response would be taken for its own */
 	if (exchange_is_elsewhere(x) && x->client &&
-		http_head_has(&x->response, HTTP_FIELD_SLUICE_HOP)) {
+		http_head_has(x->response, HTTP_FIELD_SLUICE_HOP)) {
 		seek_refused(x);
 		return;
 	}
-	if (!http_frame_response(&x->response, x->request.method, &x->response_framing)) {
+	if (!http_frame_response(x->response, x->request.method, &x->response_framing)) {
 		bad_gateway(x, "ambiguous framing in the response");
 		return;
 	}
-	if (x->response.status == 101) {
+	if (x->response->status == 101) {
 		respond_switched(x);
 		return;
 	}
-	if (x->response.status < 200) {
+	if (x->response->status < 200) {
 		respond_interim(x);
 		return;
 	}
-	x->answer.upstream_status = x->response.status;
+	x->answer.upstream_status = x->response->status;
 	report_response(x);
 	server_note_success(x->server, x->connection);
 	if (x->turn.in_queue)

@@ -118,7 +118,7 @@ static void follow_node(struct exchange *x)
 	owner_follow(&x->owner.use);
 	if (x->owner.use.node)
 		x->upstream = x->owner.use.node->upstream;
-	x->gate.identity.authority = NULL; /* that node asks it */
+	x->gate->identity.authority = NULL; /* that node asks it */
 }
 
 static void begin_elsewhere(struct exchange *x)
@@ -385,11 +385,11 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 {
 	struct owner_use *use = &x->owner.use;
 
-	gate_begin(x->use->site->gate, x->route, &x->gate.identity, &x->gate.verdict,
-		&x->gate.receipt);
+	gate_begin(x->use->site->gate, x->route, &x->gate->identity, &x->gate->verdict,
+		&x->gate->receipt);
 	if (turn_is_turned_away(x))
 		return;
-	const struct session_key key = {{x->gate.verdict.session.hi, x->gate.verdict.session.lo}};
+	const struct session_key key = {{x->gate->verdict.session.hi, x->gate->verdict.session.lo}};
 	x->owner.wait_ends_ms = 0;
 	x->owner.waited_ms = waited_before_ms(x);
 	x->owner.is_begun = x->owner.is_decided = x->owner.lost = x->owner.is_final = false;

@@ -148,10 +148,10 @@ static bool fits_now(struct exchange *x)
 {
 	struct gate_verdict verdict;
 
-	if (x->gate.identity.authority)
+	if (x->gate->identity.authority)
 		return false;
-	gate_explain(x->use->site->gate, x->route, &x->gate.identity, worker_throttle_ns(x->worker),
-		&verdict);
+	gate_explain(x->use->site->gate, x->route, &x->gate->identity,
+		worker_throttle_ns(x->worker), &verdict);
 	return verdict.outcome == GATE_ADMIT;
 }
 
@@ -166,7 +166,7 @@ static bool looks_at_once(struct exchange *x)
 void turn_delay(struct exchange *x)
 {
 	uint64_t now_ns = worker_throttle_ns(x->worker);
-	uint64_t until_ns = x->gate.verdict.delay_until_ns;
+	uint64_t until_ns = x->gate->verdict.delay_until_ns;
 	uint64_t wait_ms = until_ns > now_ns ? (until_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 1;
 
 	exchange_enter(x, EXCHANGE_DELAYED);
@@ -195,7 +195,7 @@ void exchange_try_later(struct exchange *x, uint64_t after_ms)
 
 static void judged_again(struct exchange *x)
 {
-	if (x->gate.verdict.outcome == GATE_DELAY)
+	if (x->gate->verdict.outcome == GATE_DELAY)
 		turn_delay(x);
 	else
 		turn_leave_aside(x);
@@ -210,11 +210,11 @@ static void identify(struct exchange *x)
  * on the way of that. */
 static void identify_again(struct exchange *x)
 {
-	const struct gate_identity before = x->gate.identity;
+	const struct gate_identity before = x->gate->identity;
 
 	identify(x);
-	if (x->gate.identity.authority != before.authority)
-		x->gate.identity = before;
+	if (x->gate->identity.authority != before.authority)
+		x->gate->identity = before;
 }
 
 /* At the head of its session: one that its limit delays waits here until it fits, and then for a
@@ -229,8 +229,8 @@ void exchange_admit(struct exchange *x)
 		turn_judge_again(x);
 		if (turn_is_turned_away(x))
 			return;
-	} else if (x->gate.verdict.outcome == GATE_DELAY && !is_fresh) {
-		if (x->gate.identity.authority) {
+	} else if (x->gate->verdict.outcome == GATE_DELAY && !is_fresh) {
+		if (x->gate->identity.authority) {
 			turn_yield_place(x);
 			turn_ask(x, judged_again);
 			return;
@@ -239,7 +239,7 @@ void exchange_admit(struct exchange *x)
 		if (turn_is_turned_away(x))
 			return;
 	}
-	if (x->gate.verdict.outcome == GATE_DELAY) {
+	if (x->gate->verdict.outcome == GATE_DELAY) {
 		turn_delay(x);
 		return;
 	}
@@ -258,7 +258,7 @@ void exchange_admit(struct exchange *x)
 bool turn_is_confirmed(struct exchange *x)
 {
 	turn_judge_again(x);
-	if (x->gate.verdict.outcome == GATE_ADMIT)
+	if (x->gate->verdict.outcome == GATE_ADMIT)
 		return true;
 	exchange_drop_connection(x);
 	exchange_enter(x, EXCHANGE_DELAYED);
@@ -272,7 +272,7 @@ bool turn_is_confirmed(struct exchange *x)
 /* It is known whom they charge. */
 static void begin(struct exchange *x)
 {
-	if (!x->gate.identity.authority)
+	if (!x->gate->identity.authority)
 		turn_judge(x);
 	else if (turn_enter_and_ask(x))
 		return;
@@ -284,10 +284,10 @@ static void begin(struct exchange *x)
 static void judge_here(struct exchange *x)
 {
 	identify(x);
-	if (!x->gate.identity.authority) {
+	if (!x->gate->identity.authority) {
 		turn_judge(x);
-	} else if (gate_begin(x->use->site->gate, x->route, &x->gate.identity, &x->gate.verdict,
-			   &x->gate.receipt)) {
+	} else if (gate_begin(x->use->site->gate, x->route, &x->gate->identity, &x->gate->verdict,
+			   &x->gate->receipt)) {
 		turn_ask_first(x, judged_again);
 		return;
 	}
@@ -304,8 +304,19 @@ static const struct seek_steps seek_steps = {
 	.wait_until = turn_wait_until,
 };
 
+/* False: it was answered. */
+static bool open_gate(struct exchange *x)
+{
+	if (exchange_open_gate(x))
+		return true;
+	exchange_reply(x, 503, "no memory", 1000);
+	return false;
+}
+
 void turn_begin(struct exchange *x)
 {
+	if (!open_gate(x))
+		return;
 	identify(x);
 	if (x->route->sessions.of_fleet)
 		seek_begin(x, &seek_steps);
@@ -315,8 +326,10 @@ void turn_begin(struct exchange *x)
 
 void turn_begin_message(struct exchange *x, const struct kept_request *handshake)
 {
+	if (!open_gate(x))
+		return;
 	turn_identify_message(x, handshake);
-	if (x->gate.identity.authority || x->route->websocket.on_exceed != CONF_MESSAGE_DELAY) {
+	if (x->gate->identity.authority || x->route->websocket.on_exceed != CONF_MESSAGE_DELAY) {
 		begin(x);
 		return;
 	}
@@ -327,9 +340,12 @@ void turn_begin_message(struct exchange *x, const struct kept_request *handshake
 
 void turn_begin_event(struct exchange *x, struct throttle_key session)
 {
-	struct gate_verdict *verdict = &x->gate.verdict;
+	struct gate_verdict *verdict;
 
-	x->gate.identity.authority = NULL;
+	if (!open_gate(x))
+		return;
+	verdict = &x->gate->verdict;
+	x->gate->identity.authority = NULL;
 	verdict->outcome = GATE_ADMIT;
 	verdict->plan = NULL;
 	verdict->lane = x->kind == EXCHANGE_DISCONNECT ? CONF_LANE_HIGH : CONF_LANE_NORMAL;

@@ -33,7 +33,7 @@ static struct authority_question question_of(struct exchange *x)
 {
 	return (struct authority_question){
 		.route = x->route,
-		.identity = &x->gate.identity,
+		.identity = &x->gate->identity,
 		.now_ns = x->turn.asked_boot_ns,
 		.waited_ns = waited_ns(x),
 		.questions = &x->worker->questions,
@@ -48,21 +48,21 @@ static void conclude(struct exchange *x, enum authority_answer answer,
 	uint64_t ahead[GATE_LIMITS_MAX], waited = waited_ns(x);
 	bool may_be_behind = x->turn.asks_first && !exchange_is_message(x);
 	bool is_behind = may_be_behind &&
-			 delay_ahead(node_delays(x->worker->node), &x->gate.identity, ahead);
+			 delay_ahead(node_delays(x->worker->node), &x->gate->identity, ahead);
 
 	x->turn.question = 0;
 	x->turn.asks_first = false;
 	if (x->turn.has_deadline)
 		deadline_clear(&x->turn.deadline);
 	if (answer == AUTHORITY_JUDGED)
-		gate_conclude(&x->gate.identity, judgement, is_behind ? ahead : NULL, now_ns,
-			waited, &x->gate.verdict, &x->gate.receipt);
+		gate_conclude(&x->gate->identity, judgement, is_behind ? ahead : NULL, now_ns,
+			waited, &x->gate->verdict, &x->gate->receipt);
 	else
-		gate_conclude_unavailable(judgement->retry_after_ms, &x->gate.verdict);
+		gate_conclude_unavailable(judgement->retry_after_ms, &x->gate->verdict);
 	turn_line_up(x);
 	if (may_be_behind && turn_was_passed(x, is_behind, ahead)) {
-		gate_conclude(&x->gate.identity, judgement, ahead, now_ns, waited, &x->gate.verdict,
-			&x->gate.receipt);
+		gate_conclude(&x->gate->identity, judgement, ahead, now_ns, waited,
+			&x->gate->verdict, &x->gate->receipt);
 		turn_line_up(x);
 	}
 	if (!turn_is_turned_away(x))
@@ -78,23 +78,23 @@ static void note_verdict_time(struct exchange *x)
 
 bool turn_admit_at_once(struct exchange *x)
 {
-	struct authority *authority = x->gate.identity.authority;
+	struct authority *authority = x->gate->identity.authority;
 	struct authority_judgement judgement;
 
-	if (!x->gate.identity.leased || exchange_is_message(x) || !authority->calls->admit)
+	if (!x->gate->identity.leased || exchange_is_message(x) || !authority->calls->admit)
 		return false;
 	note_verdict_time(x);
 	struct authority_question question = question_of(x);
 	if (!authority->calls->admit(authority, &question, &judgement))
 		return false;
-	gate_conclude(&x->gate.identity, &judgement, NULL, question.now_ns, 0, &x->gate.verdict,
-		&x->gate.receipt);
+	gate_conclude(&x->gate->identity, &judgement, NULL, question.now_ns, 0, &x->gate->verdict,
+		&x->gate->receipt);
 	return true;
 }
 
 void turn_ask(struct exchange *x, void (*judged)(struct exchange *x))
 {
-	struct authority *authority = x->gate.identity.authority;
+	struct authority *authority = x->gate->identity.authority;
 	struct authority_judgement judgement;
 
 	x->turn.question = questions_open(&x->worker->questions, x);
@@ -125,7 +125,7 @@ void turn_ask_first(struct exchange *x, void (*judged)(struct exchange *exchange
 
 void turn_expire_question(struct exchange *x)
 {
-	struct authority *authority = x->gate.identity.authority;
+	struct authority *authority = x->gate->identity.authority;
 	struct authority_judgement judgement;
 
 	note_verdict_time(x);
@@ -164,14 +164,14 @@ void turn_answered(
 bool turn_verdict_is_old(const struct exchange *x)
 {
 	return !x->attempt.left && x->turn.renewals < RENEWALS_MOST &&
-	       ((x->turn.asked_behind && x->gate.receipt.in_bytes != 0) ||
+	       ((x->turn.asked_behind && x->gate->receipt.in_bytes != 0) ||
 		       worker_now_ns(x->worker) - x->turn.asked_ns > VERDICT_FRESH_NS ||
 		       worker_throttle_ns(x->worker) - x->turn.asked_boot_ns > VERDICT_FRESH_NS);
 }
 
 static void judged_at_turn(struct exchange *x)
 {
-	if (x->gate.verdict.outcome == GATE_DELAY)
+	if (x->gate->verdict.outcome == GATE_DELAY)
 		turn_delay(x);
 	else
 		exchange_forward(x);
@@ -207,7 +207,7 @@ bool turn_is_renewed(const struct exchange *x)
 void turn_await_riders(struct exchange *x)
 {
 	assert(x->state == EXCHANGE_ASKING && x->turn.question == 0);
-	turn_wait_until(x, worker_now_ms(x->worker) + x->gate.identity.authority->timeout_ms);
+	turn_wait_until(x, worker_now_ms(x->worker) + x->gate->identity.authority->timeout_ms);
 }
 
 bool turn_awaits_riders(const struct exchange *x)

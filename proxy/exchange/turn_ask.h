@@ -31,7 +31,7 @@ void turn_answered(
 bool turn_verdict_is_old(const struct exchange *exchange);
 static inline bool turn_is_old(const struct exchange *exchange)
 {
-	return exchange->gate.receipt.authority && turn_verdict_is_old(exchange);
+	return exchange->gate->receipt.authority && turn_verdict_is_old(exchange);
 }
 
 /* Its turn has come with an old verdict: gives back what that took, asks again and is forwarded or

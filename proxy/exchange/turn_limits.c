@@ -67,7 +67,7 @@ void turn_identify(struct exchange *x, enum gate_kind kind)
 	struct identity_input input;
 
 	fill_identity(x, &by, &input);
-	gate_identify_as(x->use->site->gate, x->route, kind, &input, &x->gate.identity);
+	gate_identify_as(x->use->site->gate, x->route, kind, &input, &x->gate->identity);
 }
 
 void turn_identify_message(struct exchange *x, const struct kept_request *handshake)
@@ -78,7 +78,7 @@ void turn_identify_message(struct exchange *x, const struct kept_request *handsh
 
 	kept_request_head(handshake, &head);
 	fill_identity(x, &by, &input);
-	gate_identify_as(x->use->site->gate, x->route, GATE_MESSAGE, &input, &x->gate.identity);
+	gate_identify_as(x->use->site->gate, x->route, GATE_MESSAGE, &input, &x->gate->identity);
 }
 
 /* It was woken: its deadline is now. */
@@ -95,9 +95,9 @@ static void look_again(struct delay_place *place)
 
 void turn_line_up(struct exchange *x)
 {
-	if (x->gate.verdict.outcome == GATE_DELAY)
+	if (x->gate->verdict.outcome == GATE_DELAY)
 		x->turn.in_line = delay_join(&x->turn.place, x->turn.in_line, x->worker,
-			&x->gate.identity, &x->gate.verdict, look_again);
+			&x->gate->identity, &x->gate->verdict, look_again);
 	else
 		exchange_leave_line(x);
 }
@@ -108,7 +108,7 @@ bool turn_was_passed(struct exchange *x, bool is_behind, uint64_t ahead[static G
 		return false;
 	if (!is_behind)
 		memset(ahead, 0, GATE_LIMITS_MAX * sizeof(*ahead));
-	return delay_was_passed(&x->turn.place, &x->gate.identity, ahead);
+	return delay_was_passed(&x->turn.place, &x->gate->identity, ahead);
 }
 
 void turn_judge(struct exchange *x)
@@ -119,18 +119,19 @@ void turn_judge(struct exchange *x)
 	uint64_t ahead[GATE_LIMITS_MAX];
 	bool may_be_behind = !x->times.judged_ns && !exchange_is_message(x);
 	bool is_behind =
-		may_be_behind && delay_ahead(node_delays(worker->node), &x->gate.identity, ahead);
+		may_be_behind && delay_ahead(node_delays(worker->node), &x->gate->identity, ahead);
 
-	gate_judge(x->use->site->gate, x->route, &x->gate.identity, is_behind ? ahead : NULL,
-		worker_throttle_ns(worker), waited_ns, &x->gate.verdict, &x->gate.receipt);
+	gate_judge(x->use->site->gate, x->route, &x->gate->identity, is_behind ? ahead : NULL,
+		worker_throttle_ns(worker), waited_ns, &x->gate->verdict, &x->gate->receipt);
 	turn_line_up(x);
 	if (may_be_behind && turn_was_passed(x, is_behind, ahead)) {
-		gate_judge(x->use->site->gate, x->route, &x->gate.identity, ahead,
-			worker_throttle_ns(worker), waited_ns, &x->gate.verdict, &x->gate.receipt);
+		gate_judge(x->use->site->gate, x->route, &x->gate->identity, ahead,
+			worker_throttle_ns(worker), waited_ns, &x->gate->verdict,
+			&x->gate->receipt);
 		turn_line_up(x);
 	}
 	if (exchange_is_message(x)) /* it is known whole */
-		gate_hold_bytes(x->use->site->gate, &x->gate.receipt, x->tunnel.message_bytes,
+		gate_hold_bytes(x->use->site->gate, &x->gate->receipt, x->tunnel.message_bytes,
 			worker_throttle_ns(worker));
 	if (!x->times.judged_ns)
 		x->times.judged_ns = now_ns;
@@ -151,8 +152,8 @@ void turn_name_session(struct owner_use *use, char out[OWNER_NAME_BYTES])
 void turn_judge_late(struct exchange *x)
 {
 	exchange_leave_line(x);
-	x->turn.judged_late = gate_begin(x->use->site->gate, x->route, &x->gate.identity,
-		&x->gate.verdict, &x->gate.receipt);
+	x->turn.judged_late = gate_begin(x->use->site->gate, x->route, &x->gate->identity,
+		&x->gate->verdict, &x->gate->receipt);
 	if (!x->turn.judged_late)
 		x->times.judged_ns = worker_now_ns(x->worker);
 }
@@ -160,9 +161,9 @@ void turn_judge_late(struct exchange *x)
 bool turn_judge_early(struct exchange *x)
 {
 	if (!x->turn.judged_late)
-		return x->gate.verdict.outcome == GATE_ADMIT;
+		return x->gate->verdict.outcome == GATE_ADMIT;
 	turn_judge(x);
-	if (x->gate.verdict.outcome == GATE_ADMIT) {
+	if (x->gate->verdict.outcome == GATE_ADMIT) {
 		x->turn.judged_late = false;
 		return true;
 	}
@@ -178,9 +179,9 @@ static bool give_back(struct exchange *x)
 {
 	static const struct gate_end unused = {.never_forwarded = true};
 
-	if (gate_receipt_is_empty(&x->gate.receipt))
+	if (gate_receipt_is_empty(&x->gate->receipt))
 		return false;
-	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &unused,
+	gate_finish(x->use->site->gate, x->route, &x->gate->receipt, &unused,
 		worker_throttle_ns(x->worker));
 	return true;
 }
@@ -188,7 +189,7 @@ static bool give_back(struct exchange *x)
 void turn_refund(struct exchange *x)
 {
 	if (give_back(x))
-		delay_freed(node_delays(x->worker->node), &x->gate.identity);
+		delay_freed(node_delays(x->worker->node), &x->gate->identity);
 }
 
 /* And what those have that leave in one request with it. */
@@ -204,8 +205,8 @@ static bool give_all_back(struct exchange *x)
 /* Without a receipt it was charged nothing, or has no limits. */
 static bool is_charged_at_turn(const struct exchange *x)
 {
-	return x->gate.receipt.throttle.count > 0 && !x->gate.receipt.authority &&
-	       !x->attempt.left && gate_judges_at_turn(&x->gate.identity);
+	return x->gate->receipt.throttle.count > 0 && !x->gate->receipt.authority &&
+	       !x->attempt.left && gate_judges_at_turn(&x->gate->identity);
 }
 
 void turn_give_back(struct exchange *x)
@@ -213,7 +214,7 @@ void turn_give_back(struct exchange *x)
 	if (!is_charged_at_turn(x))
 		return;
 	if (give_all_back(x))
-		delay_freed(node_delays(x->worker->node), &x->gate.identity);
+		delay_freed(node_delays(x->worker->node), &x->gate->identity);
 	x->turn.judged_late = true;
 }
 
@@ -230,11 +231,11 @@ void turn_judge_again(struct exchange *x)
 	x->turn.judged_late = false;
 	bool had_any = give_all_back(x);
 	turn_judge(x);
-	if (had_any && x->gate.verdict.outcome != GATE_ADMIT)
-		delay_freed(node_delays(x->worker->node), &x->gate.identity);
-	for (; rider && x->gate.verdict.outcome == GATE_ADMIT; rider = rider->next) {
+	if (had_any && x->gate->verdict.outcome != GATE_ADMIT)
+		delay_freed(node_delays(x->worker->node), &x->gate->identity);
+	for (; rider && x->gate->verdict.outcome == GATE_ADMIT; rider = rider->next) {
 		turn_judge(rider);
-		if (rider->gate.verdict.outcome != GATE_ADMIT)
+		if (rider->gate->verdict.outcome != GATE_ADMIT)
 			break;
 	}
 	if (rider)
@@ -247,7 +248,7 @@ void turn_judge_again(struct exchange *x)
 static __attribute__((noinline)) bool wait_instead(struct exchange *x)
 {
 	const struct conf_websocket *conf = &x->route->websocket;
-	struct gate_verdict *verdict = &x->gate.verdict;
+	struct gate_verdict *verdict = &x->gate->verdict;
 	uint64_t waited_ms = (worker_now_ns(x->worker) - x->times.judged_ns) / CLOCK_NS_PER_MS;
 
 	if (conf->on_exceed != CONF_MESSAGE_DELAY || conf->delay_max_ms <= waited_ms ||
@@ -262,7 +263,7 @@ static __attribute__((noinline)) bool wait_instead(struct exchange *x)
 
 bool turn_is_turned_away(struct exchange *x)
 {
-	switch (x->gate.verdict.outcome) {
+	switch (x->gate->verdict.outcome) {
 	case GATE_ADMIT:
 		return false;
 	case GATE_DELAY:
@@ -270,7 +271,7 @@ bool turn_is_turned_away(struct exchange *x)
 	case GATE_REFUSE:
 		if (exchange_is_message(x) && wait_instead(x))
 			return false;
-		exchange_reply(x, 429, "limit", x->gate.verdict.retry_after_ms);
+		exchange_reply(x, 429, "limit", x->gate->verdict.retry_after_ms);
 		return true;
 	case GATE_AMBIGUOUS:
 		exchange_reply(x, 400, "ambiguous key", HTTP_PROBLEM_NO_RETRY);
@@ -288,7 +289,7 @@ bool turn_is_turned_away(struct exchange *x)
 		exchange_reply(x, 403, "unknown key", HTTP_PROBLEM_NO_RETRY);
 		return true;
 	case GATE_UNAVAILABLE:
-		exchange_reply(x, 503, "limits unavailable", x->gate.verdict.retry_after_ms);
+		exchange_reply(x, 503, "limits unavailable", x->gate->verdict.retry_after_ms);
 		return true;
 	}
 	return true;

@@ -30,8 +30,8 @@
 
 static bool same_session(const struct exchange *a, const struct exchange *b)
 {
-	return a->gate.verdict.session.hi == b->gate.verdict.session.hi &&
-	       a->gate.verdict.session.lo == b->gate.verdict.session.lo;
+	return a->gate->verdict.session.hi == b->gate->verdict.session.hi &&
+	       a->gate->verdict.session.lo == b->gate->verdict.session.lo;
 }
 
 /* Those before it on its connection whose answers are still to come. */
@@ -78,10 +78,10 @@ static enum before look_before(const struct exchange *x)
  * high unless the plan is of the normal lane, less than usual ones normal. */
 static enum queue_lane lane_of(const struct exchange *x)
 {
-	bool high = x->gate.verdict.lane == CONF_LANE_HIGH;
+	bool high = x->gate->verdict.lane == CONF_LANE_HIGH;
 
 	if (client_listener(x->client)->trust_priority) {
-		const struct conf_plan *plan = x->gate.verdict.plan;
+		const struct conf_plan *plan = x->gate->verdict.plan;
 		int urgency =
 			http_priority_urgency(http_head_find_name(&x->request, SLICE("priority")));
 		if (urgency >= 0 && urgency <= 2 && (!plan || plan->lane == CONF_LANE_HIGH))
@@ -117,16 +117,12 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 		x->turn.ticket.retry_after_ms);
 }
 
-/* What it holds in memory while it waits: itself, its head, and what of its body is here already,
- * which is a block of its connection's. */
+/* What it holds in memory while it waits: itself with its parts, and what of its body is here
+ * already, which is a block of its connection's. */
 static uint64_t bytes_of(const struct exchange *x)
 {
-	uint64_t bytes = sizeof(*x);
+	uint64_t bytes = exchange_bytes(x);
 
-	if (x->memory.head != x->memory.inline_head)
-		bytes += x->request.len;
-	if (x->memory.path)
-		bytes += x->facts.path.len;
 	if (!exchange_has_request(x) || exchange_is_message(x))
 		bytes += client_body_memory(x->client);
 	return bytes;
@@ -197,15 +193,15 @@ static enum queue_verdict offer(struct exchange *x)
 
 	ticket->message.run = on_ticket;
 	ticket->bytes = bytes_of(x);
-	ticket->weight = (uint16_t)(x->gate.verdict.weight > 0 ? x->gate.verdict.weight : 1);
+	ticket->weight = (uint16_t)(x->gate->verdict.weight > 0 ? x->gate->verdict.weight : 1);
 	ticket->unordered =
-		x->route->sessions.ordering == CONF_ORDERING_AUTO && !x->gate.verdict.names_client;
+		x->route->sessions.ordering == CONF_ORDERING_AUTO && !x->gate->verdict.names_client;
 	ticket->unsafe = !http_method_is_safe(x->request.method);
 	if (!ticket->unsafe && !ticket->unordered)
 		ticket->path = (uint32_t)text_hash(x->facts.path) | 1;
 	return queue_enter(x->worker->node->queue, &site->policies[x->route->index],
 		upstream->state->run_queue,
-		(struct session_key){{x->gate.verdict.session.hi, x->gate.verdict.session.lo}},
+		(struct session_key){{x->gate->verdict.session.hi, x->gate->verdict.session.lo}},
 		ticket, worker_now_ns(x->worker));
 }
 
@@ -281,8 +277,8 @@ void turn_enter(struct exchange *x)
 bool turn_enter_and_ask(struct exchange *x)
 {
 	x->times.judged_ns = worker_now_ns(x->worker);
-	if (!gate_begin(x->use->site->gate, x->route, &x->gate.identity, &x->gate.verdict,
-		    &x->gate.receipt) ||
+	if (!gate_begin(x->use->site->gate, x->route, &x->gate->identity, &x->gate->verdict,
+		    &x->gate->receipt) ||
 		turn_admit_at_once(x))
 		return false;
 	x->turn.asks = true;

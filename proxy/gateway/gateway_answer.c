@@ -108,7 +108,7 @@ static bool take_fields(struct gateway *gateway, const struct http_head *head, b
  * wrong with its fields. */
 static bool collects_opening(struct gateway *gateway, struct exchange *x)
 {
-	const struct http_head *head = &x->response;
+	const struct http_head *head = x->response;
 
 	if (head->status != 200 || !has_media_type(head))
 		return false;
@@ -127,7 +127,7 @@ static bool collects_opening(struct gateway *gateway, struct exchange *x)
 bool gateway_collects(struct exchange *x)
 {
 	struct gateway *gateway = x->tunnel.gateway;
-	const struct http_head *head = &x->response;
+	const struct http_head *head = x->response;
 	bool is_empty = head->status == 204 ||
 			(x->response_framing.has_length && x->response_framing.length == 0);
 

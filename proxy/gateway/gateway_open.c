@@ -98,7 +98,7 @@ static bool protocol_is_good(const struct exchange *x)
 {
 	bool ambiguous = false;
 	struct slice chosen =
-		http_head_find_only(&x->response, SLICE("sec-websocket-protocol"), &ambiguous);
+		http_head_find_only(x->response, SLICE("sec-websocket-protocol"), &ambiguous);
 
 	return !ambiguous && (!chosen.at || protocol_was_offered(&x->request, chosen));
 }
@@ -134,19 +134,19 @@ static bool parse_response(struct http_head *head, const char *text, size_t len)
 /* The head in `answer`, which is the server's, becomes the client's. */
 static bool make_switch(struct gateway *gateway, struct exchange *x)
 {
-	size_t room = gateway->answer.len + x->response.field_count + 256, len;
+	size_t room = gateway->answer.len + x->response->field_count + 256, len;
 	struct http_framing framing;
 	char *text = malloc(room);
 
 	if (!text)
 		return false;
-	x->response.base = gateway->answer.at;
-	len = compose_switch(gateway, &x->response, text, room);
+	x->response->base = gateway->answer.at;
+	len = compose_switch(gateway, x->response, text, room);
 	free(gateway->answer.at);
 	gateway->answer.at = text; /* lives until it is composed for the client */
 	gateway->answer.len = len;
-	return len > 0 && parse_response(&x->response, text, len) &&
-	       http_frame_response(&x->response, HTTP_METHOD_GET, &framing);
+	return len > 0 && parse_response(x->response, text, len) &&
+	       http_frame_response(x->response, HTTP_METHOD_GET, &framing);
 }
 
 static const char *switch_over(
@@ -159,7 +159,7 @@ static const char *switch_over(
 		return "answer that does not open the socket";
 	if (!gateway_is_well_formed(content, true))
 		return "malformed answer";
-	x->response.base = gateway->answer.at;
+	x->response->base = gateway->answer.at;
 	if (!protocol_is_good(x))
 		return "subprotocol that was not offered";
 	*has_memory = make_switch(gateway, x);

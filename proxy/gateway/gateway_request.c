@@ -184,13 +184,10 @@ static bool compose_request(const struct gateway *gateway, struct exchange *x)
 	struct slice signature = grip_signature(gateway->worker);
 	size_t room =
 		gateway->head.len + own_bytes(gateway, signature) + sizeof(struct field_marks);
-	char *text = room <= sizeof(x->memory.inline_head) ? x->memory.inline_head : malloc(room);
+	char *text = exchange_new_head(x, room);
 
 	if (!text)
 		return false;
-	if (x->memory.head != x->memory.inline_head)
-		free(x->memory.head);
-	x->memory.head = text;
 	struct field_sink sink = text_head_over(http_out_over(text, room));
 	http_out_slice(&sink.out, (struct slice){gateway->head.at, gateway->head.len});
 	put_own_fields(&sink, gateway, signature);

@@ -136,7 +136,7 @@ static void put_connection(struct field_sink *sink, const struct exchange *x)
 
 bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool is_interim)
 {
-	const struct http_head *head = &x->response;
+	const struct http_head *head = x->response;
 	struct outgoing_response response;
 	struct field_sink sink;
 

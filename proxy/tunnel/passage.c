@@ -446,8 +446,8 @@ void passage_count_failure(const struct passage *p)
 /* Is anything to be settled at its end? */
 static bool has_to_settle(const struct exchange *x)
 {
-	return !gate_receipt_is_empty(&x->gate.receipt) &&
-	       !gate_keeps_all(x->route, &x->gate.receipt, 101);
+	return !gate_receipt_is_empty(&x->gate->receipt) &&
+	       !gate_keeps_all(x->route, &x->gate->receipt, 101);
 }
 
 /* All that is kept of the request. False: no memory, for some of it. */
@@ -457,7 +457,7 @@ static bool keep_request(struct passage *p, const struct exchange *x, bool switc
 
 	p->account.line = report_keep_line(x);
 	if (settles)
-		p->account.receipt = kept_receipt_new(&x->gate.receipt);
+		p->account.receipt = kept_receipt_new(&x->gate->receipt);
 	if (switches)
 		p->request = kept_request_new(x);
 	return p->account.line && (p->account.receipt || !settles) && (p->request || !switches);
@@ -495,8 +495,8 @@ static void take_account(struct passage *p, struct exchange *x)
 	p->account.hop = hop_is_from_node(x->client) ? client_listener(x->client) : NULL;
 	x->use = x->server_use = NULL;
 	x->attempt.endless = NULL;
-	x->gate.receipt.throttle.count = 0;
-	x->gate.receipt.authority = NULL;
+	x->gate->receipt.throttle.count = 0;
+	x->gate->receipt.authority = NULL;
 }
 
 static void take_ticket(struct passage *p, struct exchange *x)

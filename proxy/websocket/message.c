@@ -106,7 +106,7 @@ void socket_begin_message(struct websocket *socket)
 /* Limits in bytes of an authority: one that goes together with it must not find them unspent. */
 static void charge_bytes(struct exchange *message)
 {
-	struct gate_receipt *receipt = &message->gate.receipt;
+	struct gate_receipt *receipt = &message->gate->receipt;
 
 	if (!gate_receipt_is_empty(receipt) && receipt->in_bytes != 0)
 		gate_charge_bytes(message->use->site->gate, receipt, message->up.content_bytes,

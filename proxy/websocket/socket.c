@@ -78,7 +78,7 @@ static bool agree(struct exchange *x)
 {
 	bool deflates;
 
-	return handshake_agreed(&x->response, &x->request, &deflates);
+	return handshake_agreed(x->response, &x->request, &deflates);
 }
 
 /* NULL: no memory. */
@@ -122,7 +122,7 @@ static bool begin(const struct exchange *x, struct passage *passage)
 	socket->gateway = x->tunnel.gateway;
 	if (socket->gateway)
 		socket->gateway->socket = socket;
-	handshake_agreed(&x->response, &x->request, &socket->from_client.deflates);
+	handshake_agreed(x->response, &x->request, &socket->from_client.deflates);
 	socket->from_server.deflates = socket->from_client.deflates;
 	socket->from_client.masked = true;
 	socket->from_client.max_bytes = x->route->websocket.max_message_bytes;

@@ -39,7 +39,7 @@ struct fake_question *asking_question(const struct job *job)
 {
 	const struct exchange *x = job->exchange;
 	struct fake_authority *fake =
-		(struct fake_authority *)(void *)x->gate.identity.authority; /* its first */
+		(struct fake_authority *)(void *)x->gate->identity.authority; /* its first */
 
 	return fake_find(fake, &x->worker->questions, x->turn.question);
 }
@@ -48,7 +48,7 @@ void asking_reply(struct job *job, enum fake_word word)
 {
 	struct fake_question *question = asking_question(job);
 	struct fake_authority *fake =
-		(struct fake_authority *)(void *)job->exchange->gate.identity.authority;
+		(struct fake_authority *)(void *)job->exchange->gate->identity.authority;
 
 	assert_non_null(question);
 	job->said = word;

@@ -42,7 +42,7 @@ struct job *job_of(const struct exchange *x)
 
 struct session_key job_session(const struct job *job)
 {
-	const struct throttle_key *key = &job->exchange->gate.verdict.session;
+	const struct throttle_key *key = &job->exchange->gate->verdict.session;
 
 	return (struct session_key){{key->hi, key->lo}};
 }
@@ -94,9 +94,17 @@ static void check_answer(const struct job *job)
 
 struct job *job_of_question(const struct authority_question *question)
 {
-	const char *identity = (const char *)question->identity;
+	const struct worker *worker = CONTAINER_OF(question->questions, struct worker, questions);
+	const struct host *host =
+		&CONTAINER_OF(worker->node, struct world, node)->hosts[worker->index];
 
-	return job_of((const void *)(identity - offsetof(struct exchange, gate.identity)));
+	for (unsigned i = host->job_count; i-- > 0;) {
+		const struct exchange *x = host->jobs[i].exchange;
+		if (x && question->identity == &x->gate->identity)
+			return &host->jobs[i];
+	}
+	hold_to(false, "a question of no job");
+	return NULL;
 }
 
 struct job *job_asked(const struct authority_question *question)
@@ -110,7 +118,7 @@ struct job *job_asked(const struct authority_question *question)
 	hold_to(x->state == EXCHANGE_ASKING && question->number == x->turn.question,
 		"asked in another state");
 	hold_to(question->route == x->route, "asked about another route");
-	hold_to(gate_receipt_is_empty(&x->gate.receipt), "asked what was admitted");
+	hold_to(gate_receipt_is_empty(&x->gate->receipt), "asked what was admitted");
 	job->asked = true;
 	job->said = FAKE_PENDING;
 	return job;
@@ -123,7 +131,7 @@ struct job *job_admitted(const struct authority_question *question)
 
 	hold_to(job->place == 0 && !x->turn.in_queue && x->state == EXCHANGE_HEAD,
 		"admitted at once with a place");
-	hold_to(gate_receipt_is_empty(&x->gate.receipt), "admitted twice");
+	hold_to(gate_receipt_is_empty(&x->gate->receipt), "admitted twice");
 	job->asked = true;
 	job->said = FAKE_ADMIT;
 	return job;
@@ -169,8 +177,8 @@ void __wrap_exchange_forward(struct exchange *x)
 	x->times.started_ns = worker_now_ns(x->worker);
 	job->in_service = true;
 	atomic_fetch_add(&world->in_service[job->route][job->session], 1);
-	job->account = x->gate.receipt.authority ? x->gate.receipt.account : 0;
-	for (; job->account && &fake->authority != x->gate.receipt.authority; fake++)
+	job->account = x->gate->receipt.authority ? x->gate->receipt.account : 0;
+	for (; job->account && &fake->authority != x->gate->receipt.authority; fake++)
 		;
 	job->by = job->account ? fake : NULL;
 	if (world->serve)

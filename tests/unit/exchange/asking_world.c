@@ -59,11 +59,7 @@ static void free_host(struct worker *worker)
 {
 	loop_finish_turn(&worker->loop);
 	questions_end(&worker->questions);
-	while (exchange_part(worker)->spare) {
-		struct exchange *x = exchange_part(worker)->spare;
-		exchange_part(worker)->spare = x->next;
-		free(x);
-	}
+	exchange_part_clear(exchange_part(worker));
 	route_scratch_free(worker->route_scratch);
 	buffer_pool_clear(&worker->blocks);
 	busiest_rows_clear(worker->busiest);

@@ -102,7 +102,7 @@ static void which_limit_decided(void **state)
 			"[limit second]\nkey = ip\nrate = 9 per 1h\n"};
 	struct stage *stage = stage_begin(&conf);
 	struct exchange *x = flight_begin(stage, GET);
-	struct gate_verdict *verdict = &x->gate.verdict;
+	struct gate_verdict *verdict = &x->gate->verdict;
 
 	(void)state;
 	assert_int_equal(verdict->limit_count, 3);
@@ -154,13 +154,13 @@ static void the_words_of_a_verdict(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		x->gate.verdict.outcome = rows[i].outcome;
+		x->gate->verdict.outcome = rows[i].outcome;
 		snprintf(expected, sizeof(expected), " verdict=%s ", rows[i].word);
 		assert_has(line_of(x), expected);
 		snprintf(expected, sizeof(expected), ",\"verdict\":\"%s\",", rows[i].word);
 		assert_has(json_of(stage, x), expected);
 	}
-	x->gate.verdict.outcome = GATE_ADMIT;
+	x->gate->verdict.outcome = GATE_ADMIT;
 	stage_end(stage);
 }
 

@@ -431,7 +431,7 @@ static void one_that_is_woken_while_it_asks_asks_again(void **state)
 	asking_reply(job, FAKE_DELAY);
 	world_pass(&world, 52);
 	assert_int_equal(asking_state(job), EXCHANGE_ASKING);
-	delay_freed(node_delays(&world.node), &job->exchange->gate.identity);
+	delay_freed(node_delays(&world.node), &job->exchange->gate->identity);
 	delay_run(host->worker);
 	assert_int_equal(asking_state(job), EXCHANGE_ASKING);
 	asking_reply(job, FAKE_DELAY);

@@ -47,8 +47,8 @@ static void a_new_one_knows_nothing_of_the_last(void **state)
 	assert_int_equal(again->answer.status, 0);
 	assert_int_equal(again->times.judged_ns, 0);
 	assert_int_equal(again->times.began_ns, worker_now_ns(stage->worker));
-	assert_int_equal(again->gate.verdict.limit_count, 0);
-	assert_int_equal(again->gate.receipt.throttle.count, 0);
+	assert_int_equal(again->gate->verdict.limit_count, 0);
+	assert_int_equal(again->gate->receipt.throttle.count, 0);
 	assert_int_equal(again->dialect, CONF_RATELIMIT_DRAFT_11);
 	assert_int_equal(exchange_part(stage->worker)->count, 1);
 	again->client = NULL;
@@ -72,9 +72,9 @@ static void so_many_are_kept_for_later(void **state)
 	for (unsigned i = 0; i < 300; i++)
 		exchange_end(all[i]);
 	assert_int_equal(
-		exchange_part(stage->worker)->spare_count, 0); /* not before the turn's end */
+		exchange_part(stage->worker)->spares.count, 0); /* not before the turn's end */
 	stage_turn(stage);
-	assert_int_equal(exchange_part(stage->worker)->spare_count, 256);
+	assert_int_equal(exchange_part(stage->worker)->spares.count, 256);
 	assert_int_equal(site_part(stage->worker)->use->count, holds);
 	stage_end(stage);
 }

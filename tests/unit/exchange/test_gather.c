@@ -271,6 +271,7 @@ static const char *sent(struct stage *stage, struct exchange *x)
 	wire = memory_stream_open(&connection->stream, &stage->worker->streams, STAGE_ROOM,
 		stage->client.stream.calls);
 	x->connection = connection;
+	assert_true(exchange_open_response(x));
 	gather_resume(x);
 	http1_sink_of(x->up.sink)->chunked = x->framing.body == HTTP_BODY_CHUNKED;
 	enum pump_result result = pump_run(&x->up, 16);

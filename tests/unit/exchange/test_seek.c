@@ -312,7 +312,7 @@ static void one_that_was_refused_is_judged_at_its_turn(void **state)
 	seek_refused(x);
 	held(stage, 6);
 	assert_int_equal(x->state, EXCHANGE_QUEUED);
-	assert_int_equal(x->gate.receipt.throttle.count, 0);
+	assert_int_equal(x->gate->receipt.throttle.count, 0);
 	assert_true(x->turn.judged_late);
 	stage_pass(stage, &x->turn.deadline);
 	flight_answer(stage, first, DONE);

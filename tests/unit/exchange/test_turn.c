@@ -134,7 +134,7 @@ static void it_waits_until_its_limit_admits_it(void **state)
 	pass_throttle_time(stage, 10100);
 	stage_pass(stage, &x->turn.deadline);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
-	assert_int_equal(x->gate.verdict.outcome, GATE_ADMIT);
+	assert_int_equal(x->gate->verdict.outcome, GATE_ADMIT);
 	uint64_t slots[STATS_LIMIT_SLOTS];
 	stats_sum(stage->daemon.node.stats, STATS_LIMIT, stage->daemon.site->rows.limits[0], slots);
 	assert_int_equal(slots[STATS_LIMIT_VERDICT + STATS_LIMIT_DELAYED], 1); /* once */

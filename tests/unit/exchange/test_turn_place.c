@@ -185,7 +185,7 @@ static void what_a_ticket_says(void **state)
 	assert_false(x->turn.ticket.unsafe);
 	assert_true(x->turn.ticket.unordered); /* an address is no client */
 	assert_int_equal(x->turn.ticket.weight, 1);
-	assert_int_equal(x->turn.ticket.bytes, sizeof(*x));
+	assert_int_equal(x->turn.ticket.bytes, sizeof(*x) + sizeof(*x->gate) + EXCHANGE_HEAD_BYTES);
 	stage_end(stage);
 	stage = stage_begin(&keyed);
 	x = stage_ask(stage, POST_OF("X-Key: a\r\n"));
@@ -194,7 +194,8 @@ static void what_a_ticket_says(void **state)
 	stage_end(stage);
 	stage = stage_begin(&plain);
 	x = stage_ask(stage, "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n");
-	assert_int_equal(x->turn.ticket.bytes, sizeof(*x) + stage->worker->blocks.block_bytes);
+	assert_int_equal(x->turn.ticket.bytes, sizeof(*x) + sizeof(*x->gate) + EXCHANGE_HEAD_BYTES +
+						       stage->worker->blocks.block_bytes);
 	stage_end(stage);
 }
 
@@ -236,9 +237,9 @@ static void one_that_leaves_while_its_turn_comes(void **state)
 	client_close(&stage->other.client, "left");
 	assert_int_equal(x->state, EXCHANGE_ENDED);
 	assert_true(x->turn.awaits_message);
-	assert_int_equal(exchange_part(stage->worker)->spare_count, 0);
+	assert_int_equal(exchange_part(stage->worker)->spares.count, 0);
 	stage_turn(stage);
-	assert_int_equal(exchange_part(stage->worker)->spare_count, 2);
+	assert_int_equal(exchange_part(stage->worker)->spares.count, 2);
 	stage_end(stage);
 }
 

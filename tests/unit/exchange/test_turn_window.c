@@ -53,11 +53,11 @@ static void it_is_charged_when_it_gets_its_place(void **state)
 
 	(void)state;
 	assert_int_equal(x->state, EXCHANGE_QUEUED);
-	assert_true(gate_receipt_is_empty(&x->gate.receipt)); /* what waits has nothing */
+	assert_true(gate_receipt_is_empty(&x->gate->receipt)); /* what waits has nothing */
 	pass(stage, 20000);
 	answered(stage, first);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
-	assert_false(gate_receipt_is_empty(&x->gate.receipt));
+	assert_false(gate_receipt_is_empty(&x->gate->receipt));
 	answered(stage, x);
 	x = stage_ask(stage, POST);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING); /* the second of this window */
@@ -112,7 +112,7 @@ static void it_is_refused_when_its_time_is_over(void **state)
 	answered(stage, x); /* two of two, and this one has waited for 4 s of 5 */
 	exchange_next(late);
 	assert_int_equal(late->answer.status, 429);
-	assert_in_range(late->gate.verdict.retry_after_ms, 5000, 6001);
+	assert_in_range(late->gate->verdict.retry_after_ms, 5000, 6001);
 	assert_int_equal(limit_count(stage, STATS_LIMIT_REFUSED), 1);
 	stage_end(stage);
 }
@@ -174,14 +174,14 @@ static void it_is_charged_when_a_connection_is_free(void **state)
 	pass(stage, 10100);
 	other = stage_other_asks(stage, POST);
 	assert_int_equal(other->state, EXCHANGE_QUEUED);
-	assert_true(gate_receipt_is_empty(&other->gate.receipt));
+	assert_true(gate_receipt_is_empty(&other->gate->receipt));
 	pass(stage, 20000);
 	stage_server_got(stage, 0);
 	stage_server_sends(stage, 0, DONE);
 	if (stage->client.client.first == x)
 		answered(stage, x);
 	assert_int_equal(other->state, EXCHANGE_FORWARDING);
-	assert_false(gate_receipt_is_empty(&other->gate.receipt));
+	assert_false(gate_receipt_is_empty(&other->gate->receipt));
 	x = stage_ask(stage, POST);
 	assert_int_equal(x->state, EXCHANGE_DELAYED);
 	stage_end(stage);
@@ -199,7 +199,7 @@ static void without_a_delay_it_keeps_its_charge(void **state)
 	stage_ask(stage, POST);
 	struct exchange *x = stage_other_asks(stage, POST);
 	assert_int_equal(x->state, EXCHANGE_QUEUED);
-	assert_false(gate_receipt_is_empty(&x->gate.receipt));
+	assert_false(gate_receipt_is_empty(&x->gate->receipt));
 	stage_end(stage);
 }
 

@@ -61,12 +61,12 @@ static void charged_when_it_is_sent_again(void **state)
 	struct exchange *lead = o.socket->gateway->client.first;
 	assert_int_equal(lead->state, EXCHANGE_DELAYED);
 	assert_non_null(lead->tunnel.riders);
-	assert_true(gate_receipt_is_empty(&lead->gate.receipt));
-	assert_true(gate_receipt_is_empty(&lead->tunnel.riders->gate.receipt));
+	assert_true(gate_receipt_is_empty(&lead->gate->receipt));
+	assert_true(gate_receipt_is_empty(&lead->tunnel.riders->gate->receipt));
 	o.stage->connect_error = 0;
 	pass();
-	assert_false(gate_receipt_is_empty(&lead->gate.receipt));
-	assert_false(gate_receipt_is_empty(&lead->tunnel.riders->gate.receipt));
+	assert_false(gate_receipt_is_empty(&lead->gate->receipt));
+	assert_false(gate_receipt_is_empty(&lead->tunnel.riders->gate->receipt));
 	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\nTEXT 5\r\nthree\r\n");
 	end();
 }
@@ -78,7 +78,7 @@ static void take(const struct exchange *x, unsigned count)
 {
 	struct throttle_table *table = o.stage->worker->node->throttles;
 	struct throttle_charge charges[GATE_LIMITS_MAX];
-	unsigned limits = gate_charges(&x->gate.identity, charges);
+	unsigned limits = gate_charges(&x->gate->identity, charges);
 	struct throttle_verdict verdict;
 	struct throttle_receipt receipt;
 
@@ -279,7 +279,7 @@ static void parted_and_not_passed(void **state)
 		queue_enter(worker->node->queue, &site_part(worker)->use->site->policies[0],
 			o.passage->account.upstream->state->run_queue,
 			(struct session_key){
-				{lead->gate.verdict.session.hi, lead->gate.verdict.session.lo}},
+				{lead->gate->verdict.session.hi, lead->gate->verdict.session.lo}},
 			&other, worker_now_ns(worker)),
 		QUEUE_WAIT);
 	try_again(2);

@@ -243,7 +243,7 @@ static void begin_in_bytes(const struct stage_conf *conf)
 	shake_hands("", "OPEN\r\n");
 	say("xx");
 	assert_string_equal(request_got(), "TEXT 2\r\nxx\r\n");
-	last_caller = o.socket->gateway->client.first->gate.verdict.caller;
+	last_caller = o.socket->gateway->client.first->gate->verdict.caller;
 	for (unsigned i = 0; i < 4; i++)
 		say(texts[i]);
 }
@@ -276,7 +276,7 @@ static void bytes_that_do_not_leave_are_given_back(void **state)
 	open_with(&delays_bytes);
 	shake_hands("", "OPEN\r\n");
 	say("x");
-	last_caller = o.socket->gateway->client.first->gate.verdict.caller;
+	last_caller = o.socket->gateway->client.first->gate->verdict.caller;
 	request_got();
 	answer("");
 	leave();
@@ -303,7 +303,7 @@ static void bytes_that_have_passed_stay_charged(void **state)
 	open_with(&refunds);
 	shake_hands("", "OPEN\r\n");
 	say("1234");
-	last_caller = o.socket->gateway->client.first->gate.verdict.caller;
+	last_caller = o.socket->gateway->client.first->gate->verdict.caller;
 	request_got();
 	stage_server_sends(
 		o.stage, o.stage->server_count - 1, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");

@@ -21,7 +21,7 @@ static struct exchange *with_head(struct stage *stage, const char *request, cons
 
 	stage_server_sends(stage, stage->server_count - 1, head);
 	assert_int_equal(server_read_head(x->connection), SERVER_HEAD_READ);
-	assert_true(http_frame_response(&x->response, x->request.method, &x->response_framing));
+	assert_true(http_frame_response(x->response, x->request.method, &x->response_framing));
 	return x;
 }
 

@@ -390,7 +390,7 @@ static void finishing_waits_for_a_messages_turn(void **state)
 	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("over"), "over");
 	socket_run(o.socket);
 	assert_true(opened_due_ms(&o) > 1000 * 1000);
-	message->gate.verdict.outcome = GATE_ADMIT; /* limits know the machine's time only */
+	message->gate->verdict.outcome = GATE_ADMIT; /* limits know the machine's time only */
 	stage_pass(o.stage, &message->turn.deadline);
 	assert_string_equal(opened_to_server(&o), "text(second) close(1001 over) ");
 	assert_int_equal(opened_due_ms(&o), worker_now_ms(o.stage->worker) - STAGE_START_MS + 5000);

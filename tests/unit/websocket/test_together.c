@@ -226,7 +226,7 @@ static void enter_write(struct ticket *ticket)
 		queue_enter(worker->node->queue, &site_part(worker)->use->site->policies[0],
 			o.passage->account.upstream->state->run_queue,
 			(struct session_key){
-				{lead->gate.verdict.session.hi, lead->gate.verdict.session.lo}},
+				{lead->gate->verdict.session.hi, lead->gate->verdict.session.lo}},
 			ticket, worker_now_ns(worker)),
 		QUEUE_WAIT);
 }
