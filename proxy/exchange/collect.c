@@ -112,7 +112,7 @@ void collect_switch(struct exchange *x)
 	exchange_enter(x, EXCHANGE_TUNNEL);
 	x->response_progress = RESPONSE_COMING;
 	x->turn.ticket.hears_end = true;
-	if (x->turn.in_queue)
+	if (exchange_is_queued(x))
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	if (!client_become_tunnel(client, x, true))
 		exchange_abort(x, "no memory");

@@ -49,7 +49,7 @@ bool endless_begin(struct exchange *x)
 	atomic_fetch_add_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
 	/* The queue's place promises one at a server, so that one is given back first. */
 	server_done(x->server);
-	if (x->turn.in_queue)
+	if (exchange_is_queued(x))
 		queue_give_place(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	return true;
 }

@@ -152,7 +152,7 @@ bool exchange_open_response(struct exchange *x)
 
 static void free_head(struct exchange *x)
 {
-	if (x->memory.has_long_head)
+	if (x->memory.head_bytes > EXCHANGE_HEAD_BYTES)
 		free(x->memory.head);
 	else if (x->memory.head)
 		spare_give(&exchange_part(x->worker)->heads, x->memory.head, SPARES_MOST);
@@ -163,7 +163,7 @@ char *exchange_new_head(struct exchange *x, size_t bytes)
 	bool is_long = bytes > EXCHANGE_HEAD_BYTES;
 	char *head;
 
-	if (!is_long && x->memory.head && !x->memory.has_long_head)
+	if (bytes <= x->memory.head_bytes)
 		return x->memory.head;
 	head = is_long ? malloc(bytes)
 		       : spare_take(&exchange_part(x->worker)->heads, EXCHANGE_HEAD_BYTES);
@@ -171,7 +171,7 @@ char *exchange_new_head(struct exchange *x, size_t bytes)
 		return NULL;
 	free_head(x);
 	x->memory.head = head;
-	x->memory.has_long_head = is_long;
+	x->memory.head_bytes = is_long ? bytes : EXCHANGE_HEAD_BYTES;
 	return head;
 }
 
@@ -183,8 +183,7 @@ size_t exchange_bytes(const struct exchange *x)
 		bytes += sizeof(*x->gate);
 	if (x->response != &exchange_no_response)
 		bytes += sizeof(*x->response);
-	if (x->memory.head)
-		bytes += x->memory.has_long_head ? x->request.len : EXCHANGE_HEAD_BYTES;
+	bytes += x->memory.head_bytes;
 	if (x->memory.path)
 		bytes += x->facts.path.len;
 	return bytes;
@@ -209,9 +208,10 @@ static inline __attribute__((always_inline)) struct exchange *make(
 	memset(x, 0, EXCHANGE_CLEARED_BYTES);
 	http_head_init(&x->request);
 	x->memory.head = x->memory.path = x->memory.body = x->memory.trailers = NULL;
-	x->memory.has_long_head = false;
+	x->memory.head_bytes = 0;
 	x->gate = unjudged();
 	x->response = no_response();
+	x->text.trace = TRACE_NONE;
 	x->owner.use.session = NULL;
 	x->owner.use.node = NULL;
 	ticket_init(&x->turn.ticket, worker->index);
@@ -328,12 +328,12 @@ void exchange_cancel_question(struct exchange *x)
 /* Gives its place in the queue back, once. */
 void exchange_leave_queue(struct exchange *x)
 {
-	if (!x->turn.in_queue)
+	if (!exchange_is_queued(x))
 		return;
-	x->turn.in_queue = false;
+	x->turn.ticket_use = TURN_HAS_NO_TICKET;
 	if (queue_done(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
 		QUEUE_UNDER_WAY)
-		x->turn.awaits_message = true;
+		x->turn.ticket_use = TURN_TICKET_IS_AWAY;
 }
 
 void exchange_leave_line(struct exchange *x)
@@ -347,12 +347,12 @@ static void settle(struct exchange *x)
 {
 	/* Most requests are charged one, and keep to it. */
 	if (gate_receipt_is_empty(&x->gate->receipt) ||
-		(x->attempt.left && !x->answer.has_cost &&
+		(x->attempt.reach == REACH_LEFT && !x->answer.has_cost &&
 			gate_keeps_all(x->route, &x->gate->receipt, x->answer.upstream_status)))
 		return;
 	struct gate_end end = {
 		.status = x->answer.upstream_status,
-		.never_forwarded = !x->attempt.left,
+		.never_forwarded = x->attempt.reach != REACH_LEFT,
 		.bytes = x->up.content_bytes + x->down.content_bytes,
 		.has_cost = x->answer.has_cost,
 		.cost = x->answer.cost,
@@ -435,20 +435,20 @@ void exchange_end(struct exchange *x)
 	site_use_release(x->use);
 	x->use = x->server_use = NULL;
 	exchange_part(worker)->count--;
-	if (!x->turn.awaits_message)
+	if (x->turn.ticket_use != TURN_TICKET_IS_AWAY)
 		exchange_free_later(x);
 }
 
 void exchange_hand_over(struct exchange *x)
 {
-	assert(!x->client && !x->connection && !x->server && !x->body && !x->turn.in_queue);
+	assert(!x->client && !x->connection && !x->server && !x->body && !exchange_is_queued(x));
 	exchange_enter(x, EXCHANGE_ENDED);
 	if (x->turn.has_deadline)
 		deadline_end(&x->turn.deadline);
 	x->up.sink = NULL;
 	x->down.source = NULL;
 	exchange_part(x->worker)->count--;
-	if (!x->turn.awaits_message)
+	if (x->turn.ticket_use != TURN_TICKET_IS_AWAY)
 		exchange_free_later(x);
 }
 

@@ -116,6 +116,13 @@ struct exchange_facts {
 	uint64_t allow;                 /* 405 and 200: methods that would be served */
 };
 
+/* How far it has come with any server. */
+enum attempt_reach {
+	REACH_NONE,
+	REACH_SENT, /* it was written to a connection */
+	REACH_LEFT, /* bytes of it have left for a server */
+};
+
 /* At its servers, one after the other. */
 struct exchange_attempt {
 	struct pool_line line; /* for a connection */
@@ -126,19 +133,24 @@ struct exchange_attempt {
 	uint64_t tried;               /* mask of servers */
 	uint64_t hash;                /* balance = hash */
 	unsigned tries;
-	uint32_t up_taken;    /* bytes of the body that left with the head */
-	bool request_started; /* bytes of it may have reached the server of this try */
-	bool left;            /* bytes of it have left for a server, in whichever try */
-	bool sent;            /* to any server, once at least */
+	uint32_t up_taken;        /* bytes of the body that left with the head */
+	enum attempt_reach reach; /* of all tries */
+	bool request_started;     /* bytes of it may have reached the server of this try */
 };
 
 /* Its 1xx responses. */
 struct exchange_interim {
-	bool seen;          /* one came */
-	bool held;          /* one came before its turn, and nothing behind it is read until then */
-	bool continue_due;  /* a 100 came before it was the first on its connection */
-	bool continue_sent; /* a 100 was passed on */
-	bool probed;        /* a 100 was sent to learn whether its client has left */
+	enum interim_heads {
+		INTERIM_NONE,
+		INTERIM_SEEN, /* one came */
+		INTERIM_HELD, /* one came before its turn: nothing behind it is read until then */
+	} heads;
+	enum interim_continue {
+		CONTINUE_NONE,
+		CONTINUE_DUE,    /* a 100 came before it was the first on its connection */
+		CONTINUE_SENT,   /* a 100 was passed on */
+		CONTINUE_PROBED, /* a 100 was sent to learn whether its client has left */
+	} to_continue;
 };
 
 /* The response, its server's or one of our own. */
@@ -184,11 +196,14 @@ struct exchange_tunnel {
 
 /* Its place in its client's order. */
 struct exchange_turn {
-	bool in_queue; /* has a ticket to give back */
+	enum ticket_use {
+		TURN_HAS_NO_TICKET,
+		TURN_HAS_TICKET,     /* to be given back */
+		TURN_TICKET_IS_AWAY, /* given back, but the queue's message is under way to it */
+	} ticket_use;
 	bool unplaced; /* counted as one that was sent without a place at its upstream */
 	bool delayed;  /* waited for its limit */
 	bool aside;    /* has its turn in the queue, but takes no place before it can continue */
-	bool awaits_message; /* ended, but the queue's message is under way to it */
 	bool has_deadline;
 	bool in_line;           /* `place` is (exchange/delay_line.h) */
 	bool asks;              /* an authority is asked when it has its place */
@@ -220,11 +235,15 @@ struct exchange_owner {
 	uint64_t wait_ends_ms; /* of SEEKING; 0: it has not waited yet, or for something else */
 	uint64_t waited_ms;    /* of queue_timeout, before it entered its queue */
 	uint64_t begun_ns;     /* the turn in which its owner was looked up, by loop_now_ns */
-	bool is_begun;         /* its owner was known once */
-	bool is_decided;       /* it is known now: not to be asked again */
-	bool lost;             /* some of it has left for a node that has failed it */
-	bool is_final;         /* whatever fails now, it is answered */
-	bool was_refused;      /* a node has answered that it is not the owner */
+	enum seek_progress {
+		SEEK_NEW,          /* its owner was not known yet */
+		SEEK_BEGUN,        /* it was, once */
+		SEEK_DECIDED,      /* and is known now: not to be asked again */
+		SEEK_LOST,         /* some of it has left for a node that has failed it */
+		SEEK_LOST_DECIDED, /* the same, and its owner is known now */
+		SEEK_FINAL,        /* whatever fails now, it is answered */
+	} progress;
+	unsigned refusals; /* of nodes that are not the owner */
 };
 
 /* The verdict of its limits. */
@@ -236,6 +255,7 @@ struct exchange_gate {
 
 /* The texts composed for it. */
 struct exchange_text {
+	enum trace_kind trace;
 	char request_id[40];
 	char traceparent[HTTP_TRACEPARENT_BYTES]; /* of TRACE_GIVEN, in part, and TRACE_BEGUN */
 	char host[HTTP_HOST_BYTES];
@@ -243,11 +263,11 @@ struct exchange_text {
 
 /* Memory of its own. */
 struct exchange_memory {
-	char *body;         /* a short body, kept so that it can be sent again; or of an answer */
-	char *trailers;     /* of a body that was gathered */
-	char *head;         /* of its request; NULL: none was kept */
-	bool has_long_head; /* `head` is longer than a block, and of the heap */
-	char *path;         /* what of path and key_path is not in the head */
+	char *body;        /* a short body, kept so that it can be sent again; or of an answer */
+	char *trailers;    /* of a body that was gathered */
+	char *head;        /* of its request; NULL: none was kept */
+	size_t head_bytes; /* its room; of the heap where longer than a block */
+	char *path;        /* what of path and key_path is not in the head */
 };
 
 struct exchange {
@@ -284,7 +304,6 @@ struct exchange {
 	/* for the log */
 	const char *outcome; /* why it was answered by ourselves or cut; NULL: all went well */
 	struct slice request_id;
-	enum trace_kind trace;
 
 	/* From the turn's ticket on nothing is cleared when an exchange begins: written before it
 	 * is read. */
@@ -339,6 +358,19 @@ _Static_assert(EXCHANGE_CLEARED_BYTES <= 1024, "what is large goes behind the tu
 /* All of its request was read: what follows is the next request, or not known before its upgrade is
  * answered. */
 void exchange_request_read(struct exchange *exchange);
+
+/* Has it a ticket to give back? */
+static inline bool exchange_is_queued(const struct exchange *exchange)
+{
+	return exchange->turn.ticket_use == TURN_HAS_TICKET;
+}
+
+/* An interim response that it holds is of a server that it has left. */
+static inline void exchange_drop_held_interim(struct exchange *exchange)
+{
+	if (exchange->interim.heads == INTERIM_HELD)
+		exchange->interim.heads = INTERIM_SEEN;
+}
 
 /* Was all of its request read? */
 static inline bool exchange_has_request(const struct exchange *exchange)
@@ -443,8 +475,8 @@ static inline bool exchange_is_answered(const struct exchange *exchange)
 /* Does its client wait for a 100 (Continue), and has sent nothing of the body before it? */
 static inline bool exchange_awaits_continue(const struct exchange *exchange)
 {
-	return exchange->framing.expects_continue && !exchange->interim.continue_sent &&
-	       exchange->up.content_bytes == 0;
+	return exchange->framing.expects_continue &&
+	       exchange->interim.to_continue < CONTINUE_SENT && exchange->up.content_bytes == 0;
 }
 
 /* Does it wait for a connection or a descriptor, and not for a place? */

@@ -275,7 +275,7 @@ void exchange_forward(struct exchange *x)
 	exchange_enter(x, EXCHANGE_CONNECTING);
 	if (exchange_has_affinity(x) && try_pin(x))
 		return;
-	find_server(x, exchange_is_elsewhere(x) && x->owner.lost);
+	find_server(x, exchange_is_elsewhere(x) && seek_is_lost(x));
 }
 
 /* A reload has changed its upstream: takes the servers of the new site. Its route, and what that
@@ -291,7 +291,7 @@ static void follow_site(struct exchange *x, struct upstream *upstream)
 /* One that was sent already looks for no other server: where it has been is not tried again. */
 static bool has_another(struct exchange *x, const struct upstream *upstream)
 {
-	if (x->attempt.sent)
+	if (x->attempt.reach != REACH_NONE)
 		return false;
 	return upstream != x->upstream ||
 	       upstream_has_another(
@@ -333,7 +333,7 @@ void find_server_again(struct exchange *x)
 		return;
 	}
 	pool_leave(&x->attempt.line);
-	if (!x->attempt.sent) {
+	if (x->attempt.reach == REACH_NONE) {
 		if (upstream != x->upstream)
 			follow_site(x, upstream);
 		x->attempt.tried = 0; /* what could not be connected to may be up again */

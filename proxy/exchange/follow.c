@@ -17,7 +17,7 @@ bool follow_lead(struct exchange *x)
 	struct exchange *lead = x->tunnel.lead;
 
 	/* Its place may be by slots of a semaphore that are another node's by now. */
-	if (!lead->turn.in_queue || !is_alike(x, lead) ||
+	if (!exchange_is_queued(lead) || !is_alike(x, lead) ||
 		!semaphore_slots_let(
 			&lead->upstream->state->semaphore, lead->turn.ticket.placed_ns) ||
 		!queue_lets_follow(x->worker->node->queue, &lead->turn.ticket) ||
@@ -29,7 +29,7 @@ bool follow_lead(struct exchange *x)
 
 void follow_count(const struct exchange *lead)
 {
-	if (lead->tunnel.followers > 0 && lead->turn.in_queue)
+	if (lead->tunnel.followers > 0 && exchange_is_queued(lead))
 		queue_count_followers(
 			lead->worker->node->queue, &lead->turn.ticket, lead->tunnel.followers);
 }

@@ -46,7 +46,7 @@
 static inline void await_server(
 	struct exchange *x, enum wait_reason reason, uint64_t progress, uint64_t timeout_ms)
 {
-	if (!x->interim.held)
+	if (x->interim.heads != INTERIM_HELD)
 		server_await(x->connection, reason, progress, timeout_ms);
 }
 
@@ -102,7 +102,8 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	} else if (safe && x->attempt.tries < conf->retries) {
 		x->attempt.tries++;
 		worker_count(worker, STATS_RETRIES);
-		x->attempt.request_started = x->interim.held = false;
+		x->attempt.request_started = false;
+		exchange_drop_held_interim(x);
 		x->turn.ticket.failed = false;
 		x->times.first_byte_ns = x->times.sent_ns = 0;
 		exchange_enter(x, EXCHANGE_CONNECTING);
@@ -252,8 +253,9 @@ static void note_sent(struct exchange *x)
 	uint64_t charged_ns = x->turn.unplaced ? x->turn.paced_ns : x->turn.ticket.placed_ns;
 
 	if (pace && charged_ns != 0)
-		pace_sent(pace, charged_ns, x->attempt.sent);
-	x->attempt.sent = true;
+		pace_sent(pace, charged_ns, x->attempt.reach != REACH_NONE);
+	if (x->attempt.reach == REACH_NONE)
+		x->attempt.reach = REACH_SENT;
 	if (x->owner.use.session) /* another node continues then */
 		stream_reset_at_death(server_stream(x->connection));
 }
@@ -286,7 +288,8 @@ static void run_up(struct exchange *x)
 		result = begin_up(x);
 	if (result == PUMP_DONE || result == PUMP_WANTS_READ)
 		result = pump_run(&x->up, PUMP_TURNS);
-	x->attempt.left |= x->up.written > 0;
+	if (x->up.written > 0)
+		x->attempt.reach = REACH_LEFT;
 	act_on_up(x, result);
 }
 
@@ -460,21 +463,21 @@ static void read_response(struct exchange *x)
 {
 	unsigned heads = 0;
 
-	if (x->interim.continue_due)
+	if (x->interim.to_continue == CONTINUE_DUE)
 		respond_continue(x);
-	if (x->interim.held) {
+	if (x->interim.heads == INTERIM_HELD) {
 		if (!respond_held_interim(x) || x->state != EXCHANGE_FORWARDING)
 			return;
 		if (exchange_has_sent(x))
 			await_server(x, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
 	}
 	while (x->state == EXCHANGE_FORWARDING && x->connection) {
-		if (x->interim.seen && !may_read_on(x, &heads))
+		if (x->interim.heads != INTERIM_NONE && !may_read_on(x, &heads))
 			return;
 		if (!read_head(x))
 			return;
 		respond_to_head(x);
-		if (x->interim.held)
+		if (x->interim.heads == INTERIM_HELD)
 			return;
 	}
 }

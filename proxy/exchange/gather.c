@@ -34,7 +34,7 @@ bool gather_begin(struct exchange *x)
 	if (!x->body)
 		return false; /* then it is sent as it comes */
 	x->gathering = GATHERING_READING;
-	x->interim.continue_due = x->framing.expects_continue;
+	x->interim.to_continue = x->framing.expects_continue ? CONTINUE_DUE : CONTINUE_NONE;
 	x->up = (struct pump){
 		.source = client_open_body(x->client, x),
 		.spool = x->body,
@@ -46,8 +46,9 @@ bool gather_begin(struct exchange *x)
 static void ready(struct exchange *x)
 {
 	x->gathering = GATHERING_READY;
-	x->interim.continue_due = x->framing.expects_continue =
-		false; /* it has got its 100, or sent without */
+	if (x->interim.to_continue == CONTINUE_DUE)
+		x->interim.to_continue = CONTINUE_NONE;
+	x->framing.expects_continue = false; /* it has got its 100, or sent without */
 	x->client->again = true;
 }
 
@@ -85,7 +86,7 @@ void gather_run(struct exchange *x)
 {
 	if (x->gathering != GATHERING_READING)
 		return;
-	if (x->interim.continue_due)
+	if (x->interim.to_continue == CONTINUE_DUE)
 		respond_continue(x);
 	if (x->state == EXCHANGE_ENDED)
 		return;

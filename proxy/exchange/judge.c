@@ -189,8 +189,8 @@ static unsigned read_head(struct exchange *x)
 	name_request(x);
 	status = http_frame_request(&x->request, &x->framing);
 	if (trace_is_due(x)) /* it may be one that Connection names */
-		x->trace = trace_begin(x->worker, x->use->site->conf->hop.traceparent, &x->request,
-			x->text.traceparent);
+		x->text.trace = trace_begin(x->worker, x->use->site->conf->hop.traceparent,
+			&x->request, x->text.traceparent);
 	x->close_client = status != 0 || !x->framing.keep_alive;
 	if (status == 0 && x->framing.body == HTTP_BODY_NONE)
 		x->request_progress = REQUEST_READ;

@@ -103,8 +103,8 @@ static void omit_from_request(struct outgoing_request *request, bool by_name)
 		else
 			by_name = true;
 	}
-	if (!request->as_came && x->trace != TRACE_NONE)
-		omitted->ids |= trace_omitted(x->trace);
+	if (!request->as_came && x->text.trace != TRACE_NONE)
+		omitted->ids |= trace_omitted(x->text.trace);
 	omitted->others = by_name ? omits_from_request : NULL;
 	omitted->ctx = x;
 }
@@ -218,7 +218,7 @@ void outgoing_request_put(struct field_sink *sink, const struct outgoing_request
 	forwarding_put(sink, x->client->forwarding, x);
 	put_request_id(sink, x);
 	put_client_cert(sink, x);
-	if (x->trace == TRACE_BEGUN)
+	if (x->text.trace == TRACE_BEGUN)
 		field_put(sink, SLICE("traceparent"),
 			(struct slice){x->text.traceparent, sizeof(x->text.traceparent)});
 	if (request->has_changes) {

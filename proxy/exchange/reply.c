@@ -35,7 +35,7 @@ static bool is_tried_later(struct exchange *x, struct client *client)
 {
 	bool was_tried = x->state == EXCHANGE_CONNECTING || x->state == EXCHANGE_FORWARDING;
 
-	return was_tried && !x->attempt.request_started && !x->attempt.left &&
+	return was_tried && !x->attempt.request_started && x->attempt.reach != REACH_LEFT &&
 	       client_retry(client, x);
 }
 

@@ -121,7 +121,7 @@ static void read_texts(const struct exchange *x, struct scratch *scratch, struct
 		read_message(x, line);
 	else if (x->request.base && x->memory.head == x->request.base)
 		read_request(x, scratch, line);
-	if (x->trace != TRACE_GIVEN && x->trace != TRACE_BEGUN)
+	if (x->text.trace != TRACE_GIVEN && x->text.trace != TRACE_BEGUN)
 		return;
 	texts[ACCESS_TRACE] =
 		(struct slice){x->text.traceparent + HTTP_TRACE_ID_AT, HTTP_TRACE_ID_BYTES};

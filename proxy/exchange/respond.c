@@ -44,8 +44,7 @@ void respond_continue(struct exchange *x)
 		return;
 	switch (client_interim(client, x, true)) {
 	case CLIENT_INTERIM_PASSED:
-		x->interim.continue_due = false;
-		x->interim.continue_sent = true;
+		x->interim.to_continue = CONTINUE_SENT;
 		client->again = true;
 		break;
 	case CLIENT_INTERIM_UNKNOWN:
@@ -67,7 +66,8 @@ static bool pass_interim(struct exchange *x)
 
 	switch (client ? client_interim(client, x, false) : CLIENT_INTERIM_UNKNOWN) {
 	case CLIENT_INTERIM_PASSED:
-		x->interim.continue_sent |= is_continue;
+		if (is_continue && x->interim.to_continue < CONTINUE_SENT)
+			x->interim.to_continue = CONTINUE_SENT;
 		client->again = true;
 		break;
 	case CLIENT_INTERIM_UNKNOWN:
@@ -75,25 +75,25 @@ static bool pass_interim(struct exchange *x)
 	case CLIENT_INTERIM_EARLY:
 		if (!is_continue)
 			return false;
-		x->interim.continue_due = true;
+		x->interim.to_continue = CONTINUE_DUE;
 		break;
 	case CLIENT_INTERIM_NO_MEMORY:
 		exchange_abort(x, "no memory");
 		return true;
 	}
-	x->interim.held = false;
+	x->interim.heads = INTERIM_SEEN;
 	server_expect_head(x->connection, x->response);
 	return true;
 }
 
 static void respond_interim(struct exchange *x)
 {
-	x->interim.seen = true;
+	x->interim.heads = INTERIM_SEEN;
 	if (x->client)
 		x->client->work++;
 	if (pass_interim(x))
 		return;
-	x->interim.held = true;
+	x->interim.heads = INTERIM_HELD;
 	server_await_nothing(x->connection);
 }
 
@@ -133,7 +133,7 @@ static bool holds_place(const struct exchange *x)
 
 	if (x->gate->receipt.in_flight != 0)
 		return true;
-	return x->turn.in_queue &&
+	return exchange_is_queued(x) &&
 	       (sessions->ordering == CONF_ORDERING_STRICT || sessions->in_flight > 0 ||
 		       upstream_bounds_requests(x->upstream));
 }
@@ -276,7 +276,7 @@ void respond_to_head(struct exchange *x)
 	x->answer.upstream_status = x->response->status;
 	report_response(x);
 	server_note_success(x->server, x->connection);
-	if (x->turn.in_queue)
+	if (exchange_is_queued(x))
 		queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	if (x->route->cost_field)
 		read_cost(x);
@@ -318,7 +318,7 @@ static void note_latency(struct exchange *x)
 	uint64_t now_ns = worker_now_ns(x->worker);
 	uint64_t since_ns = x->times.sent_ns + x->times.client_ns;
 
-	if (x->client && x->times.sent_ns != 0 && x->turn.in_queue)
+	if (x->client && x->times.sent_ns != 0 && exchange_is_queued(x))
 		x->turn.ticket.latency_ns = now_ns > since_ns ? now_ns - since_ns : 1;
 }
 
@@ -340,7 +340,8 @@ void respond_release_server(struct exchange *x)
 		x->up.sink = NULL;
 		exchange_leave_server(x);
 		/* An event of a gateway is of no client's session, and nothing follows it there. */
-		if (clean && exchange_has_affinity(x) && x->turn.in_queue && !exchange_is_event(x))
+		if (clean && exchange_has_affinity(x) && exchange_is_queued(x) &&
+			!exchange_is_event(x))
 			pin_park(x, connection);
 		else if (clean && !exchange_has_affinity(x))
 			server_connection_keep(connection);
@@ -498,7 +499,7 @@ static void begin_tunnel(struct exchange *x)
 	}
 	exchange_enter(x, EXCHANGE_TUNNEL);
 	x->turn.ticket.hears_end = exchange_opens_socket(x);
-	if (x->turn.in_queue)
+	if (exchange_is_queued(x))
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);
 	if (!client_become_tunnel(client, x, opens_socket(x)))
@@ -544,7 +545,7 @@ void exchange_client_gone(struct exchange *x)
 	exchange_part(x->worker)->orphans = x;
 	x->orphaned = true;
 	if (x->state == EXCHANGE_FORWARDING) {
-		if (x->interim.held) {
+		if (x->interim.heads == INTERIM_HELD) {
 			server_await(x->connection, WAIT_RESPONSE, 0,
 				x->upstream->conf->first_byte_timeout_ms);
 			server_read_next_turn(x->connection);

@@ -28,6 +28,11 @@ static struct exchange *exchange_of(struct owner_use *use)
 	return CONTAINER_OF(use, struct exchange, owner.use);
 }
 
+bool seek_is_lost(const struct exchange *x)
+{
+	return x->owner.progress == SEEK_LOST || x->owner.progress == SEEK_LOST_DECIDED;
+}
+
 /* One that was forwarded is for what this node owns already, or for nobody. */
 static enum owner_belief belief_of(const struct exchange *x)
 {
@@ -41,7 +46,7 @@ uint64_t seek_queue_timeout_ms(const struct exchange *x)
 	uint64_t timeout_ms = x->route->sessions.queue_timeout_ms;
 
 	/* One that was sent, and is to be sent again, has waited for something else. */
-	if (!x->owner.use.session || exchange_is_message(x) || x->attempt.sent)
+	if (!x->owner.use.session || exchange_is_message(x) || x->attempt.reach != REACH_NONE)
 		return timeout_ms;
 	return x->owner.waited_ms < timeout_ms ? timeout_ms - x->owner.waited_ms : 0;
 }
@@ -60,9 +65,9 @@ static uint64_t waited_before_ms(const struct exchange *x)
  * node which says that it is not the owner. What a node has failed may have been served there. */
 static uint64_t wait_ends_ms(const struct exchange *x, uint64_t now_ms)
 {
-	if (x->owner.lost)
+	if (seek_is_lost(x))
 		return now_ms + x->route->sessions.queue_timeout_ms;
-	if (!x->owner.is_begun)
+	if (x->owner.progress == SEEK_NEW)
 		return now_ms + x->route->sessions.queue_timeout_ms - x->owner.waited_ms;
 	return x->turn.ticket.entered_ns / CLOCK_NS_PER_MS + seek_queue_timeout_ms(x);
 }
@@ -86,7 +91,7 @@ static void wait_for_store(struct exchange *x)
 
 static void answer(struct exchange *x, unsigned status, const char *why, uint64_t retry_after_ms)
 {
-	x->owner.is_final = true;
+	x->owner.progress = SEEK_FINAL;
 	exchange_reply(x, status, why, retry_after_ms);
 }
 
@@ -94,7 +99,7 @@ static void answer_unknown(struct exchange *x)
 {
 	if (hop_is_from_node(x->client))
 		hop_refuse(x, "unknown");
-	else if (x->owner.lost)
+	else if (seek_is_lost(x))
 		answer(x, 502, "the session's owner was lost", HTTP_PROBLEM_NO_RETRY);
 	else
 		answer(x, 503, "the session's owner is not known", RETRY_MS);
@@ -165,9 +170,9 @@ static void note_wait(struct exchange *x)
 
 static void begin(struct exchange *x, enum owner_sight sight)
 {
-	x->owner.is_begun = sight != OWNER_PENDING;
+	x->owner.progress = sight == OWNER_PENDING ? SEEK_NEW : SEEK_BEGUN;
 	x->owner.begun_ns = worker_now_ns(x->worker);
-	if (x->owner.is_begun)
+	if (sight != OWNER_PENDING)
 		note_wait(x);
 	switch (sight) {
 	case OWNER_HERE:
@@ -243,19 +248,19 @@ static void decide_lost(struct exchange *x, enum owner_sight sight)
 	} else if (!owner_is_same(owners_of(x), &x->owner.use)) {
 		answer(x, 502, "the session's owner was lost", HTTP_PROBLEM_NO_RETRY);
 	} else {
-		x->owner.is_decided = true; /* does it live on? */
+		x->owner.progress = SEEK_LOST_DECIDED; /* does it live on? */
 		x->owner.steps->forward(x);
 	}
 }
 
 static void decide(struct exchange *x, enum owner_sight sight)
 {
-	if (!x->owner.is_begun) {
+	if (x->owner.progress == SEEK_NEW) {
 		begin(x, sight);
-	} else if (x->owner.lost) {
+	} else if (seek_is_lost(x)) {
 		decide_lost(x, sight);
 	} else if (go_on(x, sight)) {
-		x->owner.is_decided = true;
+		x->owner.progress = SEEK_DECIDED;
 		x->owner.steps->forward(x);
 	}
 }
@@ -292,7 +297,7 @@ static void on_changed(struct owner_use *use)
 			exchange_end(x);
 		return;
 	}
-	if (x->state == EXCHANGE_SEEKING && !use->wait && x->owner.is_begun)
+	if (x->state == EXCHANGE_SEEKING && !use->wait && x->owner.progress != SEEK_NEW)
 		seek_expire(x);
 	else if (x->state == EXCHANGE_FORWARDING && use->node && x->attempt.request_started)
 		answer(x, 502, "the session's owner was lost", HTTP_PROBLEM_NO_RETRY);
@@ -337,7 +342,8 @@ static void reset(struct exchange *x)
 	exchange_drop_connection(x);
 	x->attempt.search = SEARCH_FIRST;
 	x->attempt.tried = x->attempt.tries = 0;
-	x->attempt.request_started = x->interim.held = false;
+	x->attempt.request_started = false;
+	exchange_drop_held_interim(x);
 	x->times.first_byte_ns = 0;
 	x->turn.ticket.failed = false;
 }
@@ -347,12 +353,12 @@ static bool take_failure(struct exchange *x, unsigned status)
 {
 	bool was_tried = x->state == EXCHANGE_CONNECTING || x->state == EXCHANGE_FORWARDING;
 
-	if (x->owner.is_final || !x->client || !was_tried || status < 502)
+	if (x->owner.progress == SEEK_FINAL || !x->client || !was_tried || status < 502)
 		return false;
 	if (x->attempt.request_started) {
-		if (!x->owner.lost)
+		if (!seek_is_lost(x))
 			x->owner.wait_ends_ms = 0;
-		x->owner.lost = true;
+		x->owner.progress = SEEK_LOST;
 		owner_raise_mark(owners_of(x), &x->owner.use);
 	}
 	reset(x);
@@ -363,7 +369,7 @@ static bool take_failure(struct exchange *x, unsigned status)
 /* The first time it is no wonder: the owner has given the session up meanwhile. */
 void seek_refused(struct exchange *x)
 {
-	bool is_first = !x->owner.was_refused;
+	bool is_first = x->owner.refusals == 0;
 
 	if (x->framing.body != HTTP_BODY_NONE && !x->memory.body) {
 		answer(x, 503, "the session has moved", RETRY_MS);
@@ -372,9 +378,9 @@ void seek_refused(struct exchange *x)
 	reset(x);
 	/* The owner did nothing with it: it has gone nowhere, and its limits are judged at this
 	 * node. */
-	x->attempt.sent = x->attempt.left = false;
+	x->attempt.reach = REACH_NONE;
 	wait_at_most(x, LOOK_MS);
-	x->owner.was_refused = true;
+	x->owner.refusals++;
 	if (is_first)
 		decide(x, owner_look(owners_of(x), &x->owner.use, OWNER_ASK));
 }
@@ -392,8 +398,8 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 	const struct session_key key = {{x->gate->verdict.session.hi, x->gate->verdict.session.lo}};
 	x->owner.wait_ends_ms = 0;
 	x->owner.waited_ms = waited_before_ms(x);
-	x->owner.is_begun = x->owner.is_decided = x->owner.lost = x->owner.is_final = false;
-	x->owner.was_refused = false;
+	x->owner.progress = SEEK_NEW;
+	x->owner.refusals = 0;
 	x->owner.steps = steps;
 	x->owner.take_failure = take_failure;
 	use->answered = on_answered;
@@ -413,8 +419,8 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 
 bool seek_at_turn(struct exchange *x)
 {
-	if (x->owner.is_decided) {
-		x->owner.is_decided = false;
+	if (x->owner.progress == SEEK_DECIDED || x->owner.progress == SEEK_LOST_DECIDED) {
+		x->owner.progress = seek_is_lost(x) ? SEEK_LOST : SEEK_BEGUN;
 		return true;
 	}
 	/* As nearly all: owned as it was when it came. What has come in this turn of the loop was
@@ -450,7 +456,7 @@ bool seek_may_send(struct exchange *x)
 
 bool seek_is_connected(struct exchange *x)
 {
-	if (!x->owner.lost)
+	if (!seek_is_lost(x))
 		return true;
 	answer(x, 502, "the session's owner was cut off", HTTP_PROBLEM_NO_RETRY);
 	return false;

@@ -40,6 +40,9 @@ struct seek_steps {
 /* It is known whom its limits charge. */
 void seek_begin(struct exchange *exchange, const struct seek_steps *steps);
 
+/* Has some of it left for a node that has failed it? */
+bool seek_is_lost(const struct exchange *exchange);
+
 /* Its turn has come. False: it waits, or was answered. */
 bool seek_at_turn(struct exchange *exchange);
 

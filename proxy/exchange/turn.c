@@ -34,7 +34,7 @@ static bool waits_for_place(const struct exchange *x)
 {
 	if (x->state == EXCHANGE_QUEUED)
 		return !exchange_looks_again(x);
-	return x->state == EXCHANGE_DELAYED && !x->turn.in_queue && !x->turn.unplaced;
+	return x->state == EXCHANGE_DELAYED && !exchange_is_queued(x) && !x->turn.unplaced;
 }
 
 /* One more? It counts for the upstream's pace as any request does. If not, `*look_ms` is the time
@@ -118,7 +118,8 @@ void turn_wait_until(struct exchange *x, uint64_t at_ms)
 void exchange_await_turn(struct exchange *x)
 {
 	/* One that was sent already, and is to be sent again, has waited for something else. */
-	uint64_t since_ns = x->attempt.sent ? worker_now_ns(x->worker) : x->turn.ticket.entered_ns;
+	uint64_t since_ns = x->attempt.reach != REACH_NONE ? worker_now_ns(x->worker)
+							   : x->turn.ticket.entered_ns;
 	uint64_t wait_ms = seek_queue_timeout_ms(x);
 
 	if (x->kind == EXCHANGE_DISCONNECT && x->state != EXCHANGE_CONNECTING &&

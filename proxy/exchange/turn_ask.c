@@ -163,7 +163,7 @@ void turn_answered(
 
 bool turn_verdict_is_old(const struct exchange *x)
 {
-	return !x->attempt.left && x->turn.renewals < RENEWALS_MOST &&
+	return x->attempt.reach != REACH_LEFT && x->turn.renewals < RENEWALS_MOST &&
 	       ((x->turn.asked_behind && x->gate->receipt.in_bytes != 0) ||
 		       worker_now_ns(x->worker) - x->turn.asked_ns > VERDICT_FRESH_NS ||
 		       worker_throttle_ns(x->worker) - x->turn.asked_boot_ns > VERDICT_FRESH_NS);
@@ -194,7 +194,7 @@ static void judged_as_rider(struct exchange *x)
 
 void turn_renew(struct exchange *x)
 {
-	assert(x->state == EXCHANGE_HELD && x->turn.in_queue);
+	assert(x->state == EXCHANGE_HELD && exchange_is_queued(x));
 	turn_refund(x);
 	turn_ask(x, judged_as_rider);
 }

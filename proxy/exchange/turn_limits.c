@@ -206,7 +206,7 @@ static bool give_all_back(struct exchange *x)
 static bool is_charged_at_turn(const struct exchange *x)
 {
 	return x->gate->receipt.throttle.count > 0 && !x->gate->receipt.authority &&
-	       !x->attempt.left && gate_judges_at_turn(&x->gate->identity);
+	       x->attempt.reach != REACH_LEFT && gate_judges_at_turn(&x->gate->identity);
 }
 
 void turn_give_back(struct exchange *x)

@@ -44,7 +44,7 @@ enum before {
 /* It goes together with a message before it, whose place in the queue stands for both. */
 static bool follows(const struct exchange *x)
 {
-	return x->tunnel.lead && x->state == EXCHANGE_FORWARDING && !x->turn.in_queue;
+	return x->tunnel.lead && x->state == EXCHANGE_FORWARDING && !exchange_is_queued(x);
 }
 
 /*
@@ -64,7 +64,7 @@ static enum before look_before(const struct exchange *x)
 	for (const struct exchange *before = x->client->first; before != x; before = before->next) {
 		if (exchange_is_answered(before) || follows(before))
 			continue;
-		if (!before->turn.in_queue || !same_session(before, x) ||
+		if (!exchange_is_queued(before) || !same_session(before, x) ||
 			before->turn.ticket.lane != x->turn.ticket.lane)
 			return BEFORE_OTHER;
 		found = BEFORE_SAME;
@@ -143,7 +143,8 @@ static void on_ticket(struct message *message)
 		return;
 	}
 	/* It may have left and still be writing its answer: then its end frees it. */
-	x->turn.awaits_message = false;
+	if (x->turn.ticket_use == TURN_TICKET_IS_AWAY)
+		x->turn.ticket_use = TURN_HAS_NO_TICKET;
 	switch (verdict) {
 	case QUEUE_GO:
 		exchange_admit(x);
@@ -153,7 +154,7 @@ static void on_ticket(struct message *message)
 		break;
 	case QUEUE_SHED:
 	case QUEUE_CLOSED:
-		x->turn.in_queue = false;
+		x->turn.ticket_use = TURN_HAS_NO_TICKET;
 		turned_away_by_queue(x, verdict);
 		break;
 	case QUEUE_ENDING: /* to passages only */
@@ -210,10 +211,10 @@ static void enter_queue(struct exchange *x)
 	enum queue_verdict verdict = offer(x);
 
 	if (verdict == QUEUE_GO) {
-		x->turn.in_queue = true;
+		x->turn.ticket_use = TURN_HAS_TICKET;
 		exchange_admit(x);
 	} else if (verdict == QUEUE_WAIT) {
-		x->turn.in_queue = true;
+		x->turn.ticket_use = TURN_HAS_TICKET;
 		x->turn.aside = x->turn.ticket.unready;
 		if (x->turn.asks)
 			turn_ask_first(x, judged_first);
@@ -294,24 +295,24 @@ bool turn_enter_and_ask(struct exchange *x)
 
 void turn_enter_behind(struct exchange *x, const struct exchange *before)
 {
-	assert(x->state == EXCHANGE_HELD && !x->turn.in_queue && !x->turn.asks);
+	assert(x->state == EXCHANGE_HELD && !exchange_is_queued(x) && !x->turn.asks);
 	turn_refund(x);
 	x->times.judged_ns = 0;
 	turn_judge_late(x);
-	if (x->turn.awaits_message)
+	if (x->turn.ticket_use == TURN_TICKET_IS_AWAY)
 		return; /* of its last ticket, whose session was aborted */
 	x->turn.ticket.unready = true;
 	x->turn.ticket.behind = &before->turn.ticket;
-	x->turn.in_queue = offer(x) == QUEUE_WAIT;
-	x->turn.aside = x->turn.in_queue;
+	x->turn.ticket_use = offer(x) == QUEUE_WAIT ? TURN_HAS_TICKET : TURN_HAS_NO_TICKET;
+	x->turn.aside = exchange_is_queued(x);
 	x->turn.ticket.behind = NULL;
 }
 
 void exchange_next(struct exchange *x)
 {
-	if (x->state != EXCHANGE_HELD || x->turn.awaits_message)
+	if (x->state != EXCHANGE_HELD || x->turn.ticket_use == TURN_TICKET_IS_AWAY)
 		return; /* or its last ticket is still to come back */
-	if (!x->turn.in_queue) {
+	if (!exchange_is_queued(x)) {
 		x->turn.ticket.unready = x->turn.asks || x->gathering == GATHERING_READING;
 		enter_queue(x);
 	} else if (x->gathering != GATHERING_READING) {

@@ -260,7 +260,7 @@ static bool may_be_open(const struct gateway *gateway, const struct exchange *ha
 {
 	unsigned status = handshake->answer.upstream_status;
 
-	if (!handshake->attempt.left || (status != 0 && status != 200))
+	if (handshake->attempt.reach != REACH_LEFT || (status != 0 && status != 200))
 		return false;
 	return status == 0 || gateway->answer.at;
 }

@@ -176,7 +176,7 @@ void gateway_drop_keep_alive(struct gateway *gateway)
 /* Can it leave with the one whose turn it is, as soon as its verdict is fresh? */
 static bool is_rider(const struct exchange *lead, const struct exchange *x)
 {
-	return x->state == EXCHANGE_HELD && x->turn.in_queue && x->turn.question == 0 &&
+	return x->state == EXCHANGE_HELD && exchange_is_queued(x) && x->turn.question == 0 &&
 	       (x->gate->verdict.outcome == GATE_ADMIT || x->turn.judged_late) &&
 	       !(x->turn.asked_behind && x->gate->receipt.in_bytes != 0) && !exchange_is_event(x) &&
 	       x->use == lead->use && x->route == lead->route;
@@ -353,7 +353,7 @@ void gateway_part(struct client *client, struct exchange *lead, struct exchange 
 static void end_one(struct exchange *x, const char *why)
 {
 	x->outcome = why ? why : x->outcome;
-	x->up.content_bytes = x->attempt.left ? x->tunnel.message_bytes : 0;
+	x->up.content_bytes = x->attempt.reach == REACH_LEFT ? x->tunnel.message_bytes : 0;
 	x->down.content_bytes = 0;
 	exchange_end(x);
 }
@@ -366,7 +366,7 @@ void gateway_end_message(struct exchange *lead, const char *why)
 	for (; x; x = next) {
 		next = x->next;
 		x->next = NULL;
-		x->attempt.left = lead->attempt.left;
+		x->attempt.reach = lead->attempt.reach;
 		x->answer.status = lead->answer.status;
 		x->answer.upstream_status = lead->answer.upstream_status;
 		x->answer.has_cost = lead->answer.has_cost; /* 0: the first is charged it */
@@ -411,7 +411,8 @@ void gateway_refuse(struct client *client, struct exchange *x, unsigned status, 
 	bool was_tried = x->tunnel.is_composed && !exchange_waits_for_turn(x);
 	bool is_needless = is_keep_alive(x) && !was_tried;
 	bool is_turned_away = !was_tried && !is_event;
-	bool is_answered = status == 503 && x->attempt.left; /* there was no room for the answer */
+	bool is_answered = status == 503 &&
+			   x->attempt.reach == REACH_LEFT; /* there was no room for the answer */
 	bool is_dropped = is_turned_away && socket && socket_drops_message(socket, x, status);
 	unsigned count = 1 + count_riders(x);
 

@@ -386,10 +386,11 @@ static void probe(struct downstream *d)
 {
 	struct exchange *first = d->client.first;
 
-	if (first->interim.probed || first->request.minor == 0 || first->answer.begun ||
-		first->state == EXCHANGE_REPLYING || !flow_takes_prefix(&d->client.out))
+	if (first->interim.to_continue == CONTINUE_PROBED || first->request.minor == 0 ||
+		first->answer.begun || first->state == EXCHANGE_REPLYING ||
+		!flow_takes_prefix(&d->client.out))
 		return;
-	first->interim.probed = first->interim.continue_sent = true;
+	first->interim.to_continue = CONTINUE_PROBED;
 	flow_append(&d->client.out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 

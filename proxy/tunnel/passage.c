@@ -503,12 +503,13 @@ static void take_ticket(struct passage *p, struct exchange *x)
 {
 	ticket_init(&p->ticket, p->worker->index);
 	p->ticket.message.run = on_ticket;
-	p->in_queue = x->turn.in_queue;
-	if (!x->turn.in_queue)
+	p->in_queue = exchange_is_queued(x);
+	if (!exchange_is_queued(x))
 		return;
-	x->turn.in_queue = false;
-	x->turn.awaits_message = queue_pass_on(p->worker->node->queue, &x->turn.ticket, &p->ticket,
-					 worker_now_ns(p->worker)) == QUEUE_UNDER_WAY;
+	x->turn.ticket_use = queue_pass_on(p->worker->node->queue, &x->turn.ticket, &p->ticket,
+				     worker_now_ns(p->worker)) == QUEUE_UNDER_WAY
+				     ? TURN_TICKET_IS_AWAY
+				     : TURN_HAS_NO_TICKET;
 }
 
 /* Its session has another owner, or may have: nothing more of it may reach a server by this one. */

@@ -135,7 +135,7 @@ static bool serve(struct client *client, struct exchange *message)
 	}
 	if (text->at)
 		payload = (struct slice){buffer_head(text), buffer_used(text)};
-	message->attempt.left = true;
+	message->attempt.reach = REACH_LEFT;
 	message->up.content_bytes = payload.len;
 	charge_bytes(message);
 	if (socket->client.first == message)
@@ -229,7 +229,7 @@ static void exchange_ended(struct client *client, struct exchange *message)
 	unlink_message(socket, message);
 	socket->verdicts.delayed += message->turn.delayed;
 	socket->heard_ms = socket->active_ms = socket_now_ms(socket); /* silence begins again */
-	if (!message->attempt.left) /* else what is there by now is of the next one */
+	if (message->attempt.reach != REACH_LEFT) /* else what is there by now is of the next one */
 		buffer_release(&socket->message, &socket->worker->blocks);
 	socket->again = true;
 }

@@ -113,7 +113,7 @@ struct job *job_asked(const struct authority_question *question)
 	const struct exchange *x = job->exchange;
 
 	/* None at the upstream, unless its turn has come and an old verdict is renewed. */
-	hold_to(job->place > 0 && x->turn.in_queue && (x->turn.aside || x->turn.renewals > 0),
+	hold_to(job->place > 0 && exchange_is_queued(x) && (x->turn.aside || x->turn.renewals > 0),
 		"asked without a place");
 	hold_to(x->state == EXCHANGE_ASKING && question->number == x->turn.question,
 		"asked in another state");
@@ -129,7 +129,7 @@ struct job *job_admitted(const struct authority_question *question)
 	struct job *job = job_of_question(question);
 	const struct exchange *x = job->exchange;
 
-	hold_to(job->place == 0 && !x->turn.in_queue && x->state == EXCHANGE_HEAD,
+	hold_to(job->place == 0 && !exchange_is_queued(x) && x->state == EXCHANGE_HEAD,
 		"admitted at once with a place");
 	hold_to(gate_receipt_is_empty(&x->gate->receipt), "admitted twice");
 	job->asked = true;
@@ -192,7 +192,7 @@ void job_answer(struct job *job)
 	if (job->answered)
 		return;
 	job->answered = true;
-	x->attempt.left = true;
+	x->attempt.reach = REACH_LEFT;
 	x->answer.upstream_status = x->answer.status = 200;
 	queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 }

@@ -178,7 +178,7 @@ static void a_trace_is_named(void **state)
 		" trace_id=0af7651916cd43dd8448eb211c80319c parent_id=b7ad6b7169203331");
 	assert_has(json_of(stage, x), ",\"trace_id\":\"0af7651916cd43dd8448eb211c80319c\",\"parent_"
 				      "id\":\"b7ad6b7169203331\"");
-	x->trace = TRACE_DROPPED;
+	x->text.trace = TRACE_DROPPED;
 	assert_lacks(line_of(x), "trace_id");
 	assert_lacks(json_of(stage, x), "trace_id");
 	stage_end(stage);

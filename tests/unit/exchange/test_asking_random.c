@@ -64,7 +64,7 @@ static enum fake_word at_expiry(void *ctx, const struct authority_question *ques
 static bool holds_back(const struct job *other, const struct job *job)
 {
 	bool waits = !other->in_service && other->place > 0 && other->place < job->place &&
-		     other->exchange->turn.in_queue;
+		     exchange_is_queued(other->exchange);
 	bool is_under_way = other->in_service && !other->complete;
 
 	switch (job->route) {

@@ -151,7 +151,7 @@ static void it_gets_its_100_from_here(void **state)
 	(void)state;
 	gather_run(x);
 	assert_string_equal(stage_client_got(stage), "HTTP/1.1 100 Continue\r\n\r\n");
-	assert_true(x->interim.continue_sent);
+	assert_true(x->interim.to_continue >= CONTINUE_SENT);
 	stage_client_sends(stage, "ab");
 	gather_run(x);
 	assert_int_equal(x->gathering, GATHERING_READY);
@@ -169,11 +169,11 @@ static void it_gets_none_before_it_is_the_first(void **state)
 	(void)state;
 	gather_run(x);
 	assert_string_equal(stage_client_got(stage), "");
-	assert_true(x->interim.continue_due);
+	assert_true(x->interim.to_continue == CONTINUE_DUE);
 	exchange_end(first);
 	gather_run(x);
 	assert_has(stage_client_got(stage), "100 Continue");
-	assert_false(x->interim.continue_due);
+	assert_false(x->interim.to_continue == CONTINUE_DUE);
 	stage_end(stage);
 }
 
@@ -187,7 +187,7 @@ static void none_is_due_for_a_body_that_came_without(void **state)
 	stage_client_sends(stage, "b");
 	gather_run(x);
 	assert_int_equal(x->gathering, GATHERING_READY);
-	assert_false(x->interim.continue_due);
+	assert_false(x->interim.to_continue == CONTINUE_DUE);
 	exchange_end(first);
 	stage_end(stage);
 }

@@ -71,7 +71,7 @@ static void its_head_is_its_own(void **state)
 	exchange_begin(x, bytes);
 	memset(bytes, 'x', x->request.len);
 	free(bytes);
-	assert_false(x->memory.has_long_head);
+	assert_int_equal(x->memory.head_bytes, EXCHANGE_HEAD_BYTES);
 	assert_ptr_equal(x->request.base, x->memory.head);
 	assert_true(slice_equal(x->facts.method, SLICE("GET")));
 	assert_true(slice_equal(x->facts.path, SLICE("/a")));
@@ -92,13 +92,13 @@ static void a_long_head_has_memory_of_its_own(void **state)
 	strcpy(request + EXCHANGE_HEAD_BYTES + 1 - 4, "\r\n\r\n");
 	x = stage_ask(stage, request);
 	assert_int_equal(x->request.len, EXCHANGE_HEAD_BYTES + 1);
-	assert_true(x->memory.has_long_head);
+	assert_true(x->memory.head_bytes > EXCHANGE_HEAD_BYTES);
 	assert_memory_equal(x->memory.head, request, x->request.len);
 	client_close(&stage->client.client, "next");
 	memmove(request + len, request + len + 1, strlen(request + len));
 	x = stage_ask(stage, request);
 	assert_int_equal(x->request.len, EXCHANGE_HEAD_BYTES);
-	assert_false(x->memory.has_long_head);
+	assert_int_equal(x->memory.head_bytes, EXCHANGE_HEAD_BYTES);
 	stage_end(stage);
 }
 
@@ -281,7 +281,7 @@ static void what_its_limits_refuse_goes_no_further(void **state)
 	assert_int_equal(first->state, EXCHANGE_FORWARDING);
 	assert_int_equal(second->state, EXCHANGE_REPLYING);
 	assert_int_equal(second->answer.status, 429);
-	assert_false(second->turn.in_queue);
+	assert_false(exchange_is_queued(second));
 	stage_end(stage);
 }
 
@@ -316,7 +316,7 @@ static void a_trace_context_is_begun_where_it_is_due(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		struct stage *stage = stage_begin(i ? &begins : &plain);
 		struct exchange *x = stage_ask(stage, "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-		assert_int_equal(x->trace, i ? TRACE_BEGUN : TRACE_NONE);
+		assert_int_equal(x->text.trace, i ? TRACE_BEGUN : TRACE_NONE);
 		stage_end(stage);
 	}
 }

@@ -301,7 +301,7 @@ static void interim_responses_pass(void **state)
 	flight_answer(stage, x, "HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Go\r\n\r\n");
 	assert_string_equal(stage_client_got(stage),
 		"HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Go\r\n\r\n");
-	assert_true(x->interim.continue_sent);
+	assert_true(x->interim.to_continue >= CONTINUE_SENT);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	assert_int_equal(x->answer.upstream_status, 0);
 	flight_answer(stage, x, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
@@ -330,13 +330,13 @@ static void one_that_comes_too_early_is_held(void **state)
 	stage->client.client.out.body = SLICE("rest"); /* of the response before it */
 	flight_answer(
 		stage, x, "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-	assert_true(x->interim.held);
+	assert_true(x->interim.heads == INTERIM_HELD);
 	assert_int_equal(x->connection->wait.reason, WAIT_NONE);
 	assert_false(respond_held_interim(x));
-	assert_true(x->interim.held);
+	assert_true(x->interim.heads == INTERIM_HELD);
 	assert_string_equal(stage_client_got(stage), "rest");
 	assert_true(respond_held_interim(x));
-	assert_false(x->interim.held);
+	assert_false(x->interim.heads == INTERIM_HELD);
 	flight_run(stage, x);
 	assert_has(stage_client_got(stage), "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK");
 	stage_end(stage);
@@ -350,14 +350,14 @@ static void a_100_that_comes_too_early_is_noted(void **state)
 	(void)state;
 	stage->client.client.out.body = SLICE("rest");
 	flight_answer(stage, x, "HTTP/1.1 100 Continue\r\n\r\n");
-	assert_true(x->interim.continue_due);
-	assert_false(x->interim.held);
+	assert_true(x->interim.to_continue == CONTINUE_DUE);
+	assert_false(x->interim.heads == INTERIM_HELD);
 	respond_continue(x); /* too early still */
-	assert_true(x->interim.continue_due);
+	assert_true(x->interim.to_continue == CONTINUE_DUE);
 	assert_string_equal(stage_client_got(stage), "rest");
 	respond_continue(x);
-	assert_false(x->interim.continue_due);
-	assert_true(x->interim.continue_sent);
+	assert_false(x->interim.to_continue == CONTINUE_DUE);
+	assert_true(x->interim.to_continue >= CONTINUE_SENT);
 	assert_string_equal(stage_client_got(stage), "HTTP/1.1 100 Continue\r\n\r\n");
 	stage_end(stage);
 }

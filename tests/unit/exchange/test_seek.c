@@ -252,12 +252,12 @@ static void it_waits_once_for_both_nodes(void **state)
 	elsewhere(stage);
 	assert_int_equal(x->state, EXCHANGE_CONNECTING);
 	stage_at(stage, 20000);
-	x->attempt.sent = true;
+	x->attempt.reach = REACH_SENT;
 	seek_refused(x);
 	assert_int_equal(x->state, EXCHANGE_SEEKING);
 	assert_int_equal(asked.count, 2);
 	assert_int_equal(x->turn.deadline.at_ms, STAGE_START_MS + 30000);
-	assert_false(x->attempt.sent); /* it has gone nowhere */
+	assert_int_equal(x->attempt.reach, REACH_NONE); /* it has gone nowhere */
 	stage_pass(stage, &x->turn.deadline);
 	assert_has(stage_client_got(stage), "HTTP/1.1 503 ");
 	stage_forget(stage);
@@ -277,7 +277,7 @@ static void one_that_was_refused_has_gone_nowhere(void **state)
 	(void)state;
 	elsewhere(stage);
 	assert_int_equal(x->state, EXCHANGE_CONNECTING);
-	x->attempt.sent = x->attempt.left = true;
+	x->attempt.reach = REACH_LEFT;
 	seek_refused(x);
 	stage->connect_error = ECONNREFUSED;
 	held(stage, 5);
@@ -308,7 +308,7 @@ static void one_that_was_refused_is_judged_at_its_turn(void **state)
 	x = stage_other_asks(stage, "GET / HTTP/1.1\r\nHost: h\r\nS: b\r\n\r\n");
 	elsewhere(stage);
 	assert_int_equal(x->state, EXCHANGE_CONNECTING);
-	x->attempt.sent = x->attempt.left = true;
+	x->attempt.reach = REACH_LEFT;
 	seek_refused(x);
 	held(stage, 6);
 	assert_int_equal(x->state, EXCHANGE_QUEUED);

@@ -82,7 +82,7 @@ static void one_that_is_sent_again_waits_from_now_on(void **state)
 	stage_at(stage, 5000);
 	exchange_await_turn(x); /* the same wait continues */
 	assert_int_equal(x->turn.wait_ends_ms, STAGE_START_MS + 30000);
-	x->attempt.sent = true;
+	x->attempt.reach = REACH_SENT;
 	exchange_await_turn(x);
 	assert_int_equal(x->turn.wait_ends_ms, STAGE_START_MS + 35000);
 	x->attempt.search = SEARCH_AGAIN;

@@ -35,7 +35,7 @@ static void behind_one_of_its_session_it_takes_its_turn_and_no_place(void **stat
 
 	(void)state;
 	assert_int_equal(x->state, EXCHANGE_HELD);
-	assert_true(x->turn.in_queue);
+	assert_true(exchange_is_queued(x));
 	assert_true(x->turn.aside);
 	run_queue_count(x->upstream->state->run_queue, &counts);
 	assert_int_equal(counts.in_flight, 1);
@@ -57,10 +57,10 @@ static void behind_one_of_another_session_it_is_not_in_the_queue(void **state)
 
 	(void)state;
 	assert_int_equal(x->state, EXCHANGE_HELD);
-	assert_false(x->turn.in_queue);
+	assert_false(exchange_is_queued(x));
 	exchange_end(stage->client.client.first);
 	exchange_next(x);
-	assert_true(x->turn.in_queue);
+	assert_true(exchange_is_queued(x));
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	exchange_next(x); /* continues already */
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
@@ -92,7 +92,7 @@ static void behind_what_the_client_has_not_taken_it_takes_no_place(void **state)
 	stage->client.is_behind = true;
 	struct exchange *x = stage_ask(stage, GET);
 	assert_int_equal(x->state, EXCHANGE_HELD);
-	assert_true(x->turn.in_queue);
+	assert_true(exchange_is_queued(x));
 	exchange_end(first);
 	exchange_next(x);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
@@ -107,7 +107,7 @@ static void the_lane_counts_as_the_session_does(void **state)
 		stage, GET_OF("/1", "X-Key: a\r\n"), GET_OF("/2", "X-Key: a\r\nPriority: u=1\r\n"));
 
 	(void)state;
-	assert_false(x->turn.in_queue);
+	assert_false(exchange_is_queued(x));
 	stage_end(stage);
 }
 
@@ -236,7 +236,7 @@ static void one_that_leaves_while_its_turn_comes(void **state)
 	exchange_end(first);
 	client_close(&stage->other.client, "left");
 	assert_int_equal(x->state, EXCHANGE_ENDED);
-	assert_true(x->turn.awaits_message);
+	assert_int_equal(x->turn.ticket_use, TURN_TICKET_IS_AWAY);
 	assert_int_equal(exchange_part(stage->worker)->spares.count, 0);
 	stage_turn(stage);
 	assert_int_equal(exchange_part(stage->worker)->spares.count, 2);

@@ -251,7 +251,7 @@ static void it_may_wait_for_a_100_that_the_server_owes(void **state)
 	reads_body(w);
 	w->exchange.framing.expects_continue = true;
 	assert_false(client_wait(&w->client));
-	w->exchange.interim.continue_sent = true;
+	w->exchange.interim.to_continue = CONTINUE_SENT;
 	assert_true(client_wait(&w->client));
 	assert_int_equal(w->client.wait.reason, WAIT_BODY);
 	end(w);
