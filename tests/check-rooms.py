@@ -7,6 +7,10 @@ value, however often and however many of them: that is one reference; a declarat
 function is what begins in the first column and has a body; static ones of a .c file are its own
 affair, those of a header are public. A name that no header that A includes (by others, too) declares is another thing's.
 
+A pointer to a function is a member of a struct or a parameter. Its implementations are the functions
+that some code assigns to it or passes for it. One that has a single implementation, in a room above,
+hides a call that leads up; those that do so for a reason are counted, and may not become more.
+
 A circle is a set of units (or of rooms) of which each reaches each. Within a room no order is
 written down, so the units are put into the order with the fewest references against it that a
 search finds; those are the references that go back up. Between rooms the order is that of the floors
@@ -27,6 +31,25 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 STILL_ONE = {'gateway': 'websocket', 'channels': 'websocket'}
 # Units of http that stand on base alone, and that conf uses: a room of their own here.
 WORDS = ['lenient', 'message', 'method', 'out', 'path', 'path_readings']
+
+# Structs of rooms above that headers name, in pointers only.
+HIGHER_STRUCTS = {('upstream', 'exchange'): 'whose request a connection carries',
+                  ('listen', 'downstream'): 'a client of a protocol',
+                  ('exchange', 'gateway'): 'whose message it is',
+                  ('exchange', 'grip_hold'): 'that holds its response'}
+# Operations that rooms above implement, and why that is no call in disguise.
+SEAMS = {
+    'client_calls': 'a connection, a socket and a gateway are clients', 'body_source_calls': 'as above',
+    'server_calls': 'a second protocol is to come', 'protocol': 'a second protocol is to come',
+    'stream_calls': 'of whoever has a stream',
+    'authority_calls': 'a build may leave the fleet out', 'authority_reply': 'a build may leave the fleet out',
+    'owner_store': 'a build may leave the fleet out',
+    'switched_calls': 'a build may leave WebSockets out', 'passage_calls': 'a build may leave WebSockets out',
+    'worker_part': 'each part has its own'}
+# Other pointers with a single implementation, in a room above.
+POINTERS_UP_MOST = 26
+# Headers of other rooms that only those rooms include, in unit tests.
+INSIDES_MOST = 34
 
 # What only some rooms may name, and the units elsewhere that do so with a reason.
 SOCKETS = r'\b(?:socket|connect|accept4?|recv|send|shutdown|poll|setsockopt|getsockopt|ioctl)\('
@@ -90,11 +113,14 @@ class Unit:
         self.room, self.name = room, name
         self.code, self.public, self.declared, self.includes = '', set(), set(), []
         self.functions, self.structs = [], []
+        self.text, self.header = '', ''
 
     def add(self, path):
         text = text_of(path)
         self.includes += re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M)
         code = code_of(text)
+        self.text += code
+        self.header += code if path.endswith('.h') else ''
         # A macro's body has no functions, but may name some.
         plain = re.sub(r'^#(?:[^\n]*\\\n)*[^\n]*', lambda m: '\n' * m.group().count('\n'), code,
                        flags=re.M)
@@ -240,6 +266,133 @@ def count_back(graph):
             if place.get(other, 0) < place[node]]
 
 
+POINTER = re.compile(r'\(\*\s*(?:const\s+)?(\w+)\)\s*\(')
+FUNCTION = re.compile(r'^(?![ \t}#])([^;{}=]*?\b(\w+)\(((?:[^;{}])*)\))\s*\n\{\n(.*?)^\}', re.M | re.S)
+
+
+def split_list(text):
+    """By commas that stand in no brackets."""
+    depth, items = 0, ['']
+    for char in text:
+        depth += (char in '([{') - (char in ')]}')
+        if char == ',' and depth == 0:
+            items.append('')
+        else:
+            items[-1] += char
+    return items
+
+
+class Pointers:
+    """The members and parameters that point to functions, and what implements them."""
+
+    def __init__(self, units):
+        self.places, self.bodies = collections.defaultdict(set), []
+        self.homes, self.parameters = collections.defaultdict(set), {}
+        for key, unit in units.items():
+            self.read(key, re.sub(r'__attribute__\(\(\w+\)\)', '', unit.text))
+        self.found = collections.defaultdict(set)
+        flows = []
+        for key, unit in units.items():
+            for member, value in re.findall(r'(?:\.|->)(\w+)\s*=\s*&?(\w+)\s*[;,}\n]', unit.text):
+                self.note(('member', member), key, value)
+        for key, name, body, pointers in self.bodies:
+            flows += self.look(key, name, body, pointers)
+        before = None
+        while before != (before := sum(map(len, self.found.values()))):
+            for source, target in flows:
+                self.found[target] |= self.found[source]
+
+    def read(self, key, text):
+        for match in re.finditer(r'^struct (\w+) \{\n(.*?)^\}', text, re.M | re.S):
+            for pointer in POINTER.finditer(match.group(2)):
+                line = match.group(2)[match.group(2).rfind(';', 0, pointer.start()) + 1:pointer.start()]
+                if line.count('(') == line.count(')'):
+                    self.places['member', pointer.group(1)].add((key, match.group(1)))
+        for match in FUNCTION.finditer(text):
+            name = re.search(r'\b(\w+)\(', match.group(1)).group(1)
+            arguments = match.group(1)[match.group(1).index('(') + 1:-1]
+            self.homes[name].add(key)
+            pointers = {number: POINTER.search(item).group(1)
+                        for number, item in enumerate(split_list(arguments)) if POINTER.search(item)}
+            self.bodies.append((key, name, match.group(4), pointers))
+            for number in pointers:
+                self.parameters.setdefault(name, set()).add(number)
+                self.places[name, number].add((key, name))
+
+    def note(self, target, key, value):
+        """A name that the unit defines itself is its own; else one of another unit's is meant."""
+        homes = self.homes.get(value, set())
+        if key in homes or len(homes) == 1:
+            self.found[target].add((key if key in homes else next(iter(homes)), value))
+
+    def look(self, key, name, body, pointers):
+        """Notes what it passes to others; returns what it passes on of its own parameters."""
+        numbers, flows = {pointer: number for number, pointer in pointers.items()}, []
+        for member, value in re.findall(r'(?:\.|->)(\w+)\s*=\s*(\w+)\s*[;,}]', body):
+            if value in numbers:
+                flows.append(((name, numbers[value]), ('member', member)))
+        for match in re.finditer(r'\b(\w+)\(', body):
+            if match.group(1) not in self.parameters:
+                continue
+            depth, end = 1, match.end()
+            while end < len(body) and depth:
+                depth += (body[end] == '(') - (body[end] == ')')
+                end += 1
+            items = split_list(body[match.end():end - 1])
+            for number in self.parameters[match.group(1)]:
+                value = items[number].strip().lstrip('&') if number < len(items) else ''
+                if value in numbers:
+                    flows.append(((name, numbers[value]), (match.group(1), number)))
+                else:
+                    self.note((match.group(1), number), key, value)
+        return flows
+
+    def leading_up(self):
+        """[(unit, what, function, its room)] of those with one implementation, which is above."""
+        rows = []
+        for target, places in self.places.items():
+            if len(self.found[target]) != 1:
+                continue
+            home, function = next(iter(self.found[target]))
+            for key, owner in places:
+                what = owner + '.' + target[1] if target[0] == 'member' else owner + '()'
+                if FLOOR[home[0]] > FLOOR[key[0]]:
+                    rows.append((key, what, function, home[0]))
+        return sorted(rows)
+
+
+def higher_structs(units):
+    """{(room, struct): units} of headers that name a struct of a room above."""
+    homes = collections.defaultdict(set)
+    for key, unit in units.items():
+        for name in re.findall(r'^struct (\w+) \{', unit.text, re.M):
+            homes[name].add(key[0])
+    named = collections.defaultdict(set)
+    for key, unit in units.items():
+        for name in set(re.findall(r'\bstruct (\w+)', unit.header)):
+            if homes[name] and all(FLOOR[home] > FLOOR[key[0]] for home in homes[name]):
+                named[key[0], name].add(name_of(key))
+    return named
+
+
+def tested_insides(units):
+    """Headers that a unit test of another room includes, and no other room does."""
+    users = collections.defaultdict(set)
+    for unit in units.values():
+        for path in unit.includes:
+            users[path].add(unit.room)
+    tests, rows = os.path.join(TOP, 'tests', 'unit'), []
+    for folder, _, names in os.walk(tests):
+        for name in sorted(names):
+            for path in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text_of(os.path.join(folder, name)), re.M):
+                room, stem = os.path.dirname(path), os.path.splitext(os.path.basename(path))[0]
+                own = os.path.relpath(folder, tests)
+                if room and not (own + '/').startswith(room + '/') and \
+                        (room_of(room, stem), stem) in units and not users[path] - {room_of(room, stem)}:
+                    rows.append('%s/%s includes %s' % (own, name, path))
+    return rows
+
+
 class Tap:
     count = failed = 0
 
@@ -333,6 +486,24 @@ def main():
         for key in sorted(units) for other, functions in references[key].items()
         if FLOOR[other[0]] > FLOOR[key[0]] or
         (FLOOR[other[0]] == FLOOR[key[0]] and other[0] != key[0])])
+    pointers = Pointers(units)
+    up = pointers.leading_up()
+    for key, _, _, room in up:
+        graph[key[0]].add(room)
+    print('# pointers to functions with one implementation, in a room above: %u; circles of rooms that '
+          'they make: %s' % (len(up), ', '.join(str(len(c)) for c in find_circles(graph)) or 'none'))
+    up = [row for row in up if row[1].partition('.')[0] not in SEAMS]
+    print('# of them not of a seam: %u' % len(up))
+    tap.check('at most %u pointers lead up to one implementation without a seam' % POINTERS_UP_MOST, [
+        '%s: %s is %s of %s' % (name_of(key), what, function, room) for key, what, function, room in up
+    ] if len(up) > POINTERS_UP_MOST else [])
+    tap.check('no header names a struct of a room above', [
+        '%s names struct %s' % (unit, name) for (room, name), names in sorted(higher_structs(units).items())
+        for unit in sorted(names) if (room, name) not in HIGHER_STRUCTS])
+    insides = tested_insides(units)
+    print('# insides of other rooms in unit tests: %u' % len(insides))
+    tap.check('at most %u unit tests include insides of another room' % INSIDES_MOST,
+              insides if len(insides) > INSIDES_MOST else [])
     tap.check('few references inside a room go back up', [
         '%s: %u of %u' % (room, len(back), total)
         for room, (_, total, back, _) in figures.items()
