@@ -127,6 +127,7 @@ static const char *read_head(struct question *question)
 			sizeof(question->key_path_text));
 		if (reading.at)
 			question->input.path = reading;
+		question->input.odd_path = question->target.path;
 	}
 	return NULL;
 }
@@ -439,6 +440,8 @@ void admin_get_explain(struct admin_request *request)
 	uint64_t holds = 0;
 	if (route) {
 		question->input.route = slice_of(route->name);
+		if (route->allows_ambiguous_path)
+			question->input.odd_path = SLICE_NONE;
 		question->input.now_s = clock_wall_ns() / CLOCK_NS_PER_S;
 		gate_identify(daemon->site->gate, route, &question->input, &identity);
 		holds = matches_find(gate_matches(daemon->site->gate),

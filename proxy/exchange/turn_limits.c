@@ -17,11 +17,20 @@ struct asker {
 	const struct http_head *head;
 	const struct exchange_facts *facts;
 	struct slice query;
+	struct slice odd_path; /* as received; none: plain, or allowed, or of a handshake that was
+				* judged */
 };
+
+static inline struct slice odd_path_of(const struct exchange *x)
+{
+	bool is_allowed = x->route && x->route->allows_ambiguous_path;
+
+	return x->facts.path_odd && !is_allowed ? x->target.path : SLICE_NONE;
+}
 
 static inline struct asker asker_of(const struct exchange *x)
 {
-	return (struct asker){&x->request, &x->facts, x->target.query};
+	return (struct asker){&x->request, &x->facts, x->target.query, odd_path_of(x)};
 }
 
 static inline __attribute__((always_inline)) void fill_identity(
@@ -31,6 +40,7 @@ static inline __attribute__((always_inline)) void fill_identity(
 	memcpy(input->address, by->facts->address, sizeof(input->address));
 	input->host = by->facts->host;
 	input->path = by->facts->key_path;
+	input->odd_path = by->odd_path;
 	input->query = by->query;
 	input->method = by->facts->method;
 	input->scheme = by->facts->is_https ? SLICE("https") : SLICE("http");
@@ -73,7 +83,7 @@ void turn_identify(struct exchange *x, enum gate_kind kind)
 void turn_identify_message(struct exchange *x, const struct kept_request *handshake)
 {
 	struct http_head head;
-	const struct asker by = {&head, &handshake->facts, handshake->query};
+	const struct asker by = {&head, &handshake->facts, handshake->query, SLICE_NONE};
 	struct identity_input input;
 
 	kept_request_head(handshake, &head);

@@ -31,9 +31,12 @@
 
 struct identity_input {
 	const struct http_head *head;
-	uint8_t address[16];            /* the caller's: forwarded_caller */
-	struct slice host;              /* http_authority_host */
-	struct slice path;              /* as keys know it */
+	uint8_t address[16]; /* the caller's: forwarded_caller */
+	struct slice host;   /* http_authority_host */
+	struct slice path;   /* as keys know it */
+	/* The path as received, where servers may read it in several ways and the route does not
+	 * allow that: matches must have the same outcome for each. Else none. */
+	struct slice odd_path;
 	struct slice query;             /* as received, without '?' */
 	struct slice method;            /* as received */
 	struct slice scheme;            /* `http` or `https` */
