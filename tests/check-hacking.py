@@ -15,7 +15,7 @@ import sys
 TOP = os.environ.get('top_srcdir', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 ROOTS = ['throttle', 'proxy', 'demo', 'docs', 'etc', 'tests', 'docker', 'debian', '.ci']
 # In text of HACKING, but not of the source.
-ELSEWHERE = {'HTTP/1', 'limits/NAME'}
+ELSEWHERE = {'HTTP/1', 'HTTP/2', 'limits/NAME'}
 ENDINGS = ('.c', '.h', '.py', '.sh', '.md', '.ini', '.json')
 
 

@@ -64,13 +64,13 @@ check proxy/net base loop conf net
 		below="$below $floor"
 	done
 	below="$below store"
-	for protocol in http1 fleet semaphore; do
+	for protocol in http1 http2 fleet semaphore; do
 		check "proxy/$protocol" $below_worker body worker $below "$protocol"
 	done
 	for protocol in websocket gateway channels; do
 		check "proxy/$protocol" $below_worker body worker $below websocket gateway channels
 	done
-	below="$below http1 websocket gateway channels fleet semaphore daemon"
+	below="$below http1 http2 websocket gateway channels fleet semaphore daemon"
 	check proxy/daemon $below_worker body worker $below
 	check proxy/admin $below_worker body worker $below admin
 	check proxy/cli $below_worker body worker $below admin cli

@@ -24,7 +24,7 @@ import sys
 TOP = os.environ.get('top_srcdir', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 FLOORS = [['throttle', 'base'], ['words', 'loop'], ['conf'], ['http', 'net'],
           ['gate', 'queue', 'stats', 'spool', 'store'], ['body', 'worker'], ['upstream'], ['site'],
-          ['listen', 'ownership', 'record'], ['exchange'], ['tunnel'], ['http1', 'websocket', 'fleet', 'semaphore'], ['daemon'], ['admin'], ['cli'],
+          ['listen', 'ownership', 'record'], ['exchange'], ['tunnel'], ['http1', 'http2', 'websocket', 'fleet', 'semaphore'], ['daemon'], ['admin'], ['cli'],
           ['cli/lock'], ['main']]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Rooms that were one, and still refer to each other in a circle: analysed as one.

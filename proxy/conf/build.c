@@ -418,6 +418,7 @@ static void add_internal_listener(struct build *build)
 	own->bind_count = 1;
 	own->is_internal = true;
 	own->pipeline_depth = 1;
+	own->protocols = CONF_PROTOCOL_HTTP1;
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		if (own->max_header_bytes < all[i].max_header_bytes + HOP_FIELDS_BYTES)
 			own->max_header_bytes = all[i].max_header_bytes + HOP_FIELDS_BYTES;

@@ -2,6 +2,8 @@
  * Checks after the whole file has been read: references, required keys, keys that need or exclude
  * each other. Also fills in what follows from them.
  */
+#include "config.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -645,6 +647,12 @@ static void check_listener(struct build *build, const struct instance *instance)
 	if (count > 0 && listener->redirect_port > 0)
 		build_warn(build, instance, instance_setting_line(instance, "redirect"),
 			"redirect has no effect with a certificate");
+#ifndef HAVE_HTTP2
+	if (listener->protocols & CONF_PROTOCOL_HTTP2)
+		build_fail(build, instance, instance_setting_line(instance, "protocols"),
+			"protocols: this sluice was built without HTTP/2; expected http/1.1, or a "
+			"build with libnghttp2");
+#endif
 	join_fields_to_set(build, listener);
 }
 

@@ -10,6 +10,8 @@
 
 #include "conf/terms.h"
 
+enum conf_protocol { CONF_PROTOCOL_HTTP1 = 1, CONF_PROTOCOL_HTTP2 = 2 };
+
 enum conf_verify { CONF_VERIFY_NONE, CONF_VERIFY_OPTIONAL, CONF_VERIFY_REQUIRED };
 
 /* Of a listener that has a certificate. */
@@ -37,6 +39,8 @@ struct conf_listener {
 	bool v6only;                /* default on */
 	uint32_t backlog;           /* 1024 */
 	uint32_t max_connections;   /* over all workers; 0: no bound */
+	uint64_t protocols;         /* bits of enum conf_protocol; http/1.1 */
+	uint32_t max_streams;       /* of HTTP/2: of one connection at once, 100 */
 	uint32_t pipeline_depth;    /* requests of one connection on their way at once, 16 */
 	uint64_t header_timeout_ms; /* from the first byte of a request to the end of its head, 10s
 				     */

@@ -31,6 +31,9 @@ const struct option_word option_tls_versions[] = {
 
 static const struct option_word unknown_names[] = {{"first", false}, {"refuse", true}, {NULL, 0}};
 
+static const struct option_word protocols[] = {
+	{"h2", CONF_PROTOCOL_HTTP2}, {"http/1.1", CONF_PROTOCOL_HTTP1}, {NULL, 0}};
+
 static const struct option_word verify_words[] = {{"none", CONF_VERIFY_NONE},
 	{"optional", CONF_VERIFY_OPTIONAL}, {"required", CONF_VERIFY_REQUIRED}, {NULL, 0}};
 
@@ -268,6 +271,16 @@ const struct option options_listener[] = {
 			"first of them is answered. Each takes its place in the order at once, "
 			"but is sent to a server only when the earlier ones on the connection "
 			"have been answered."},
+	{"protocols", &type_words, LIVE, AT(protocols), .fallback = "http/1.1",
+		.words = protocols, .flags = OPTION_REPEATABLE | OPTION_TLS,
+		.help = "Versions of HTTP that clients may speak: h2, http/1.1. With TLS, a client "
+			"that offers both gets h2 (ALPN); without, a connection that begins with "
+			"the preface of HTTP/2 speaks it (prior knowledge). Upgrade to h2c is "
+			"never accepted."},
+	{"max_streams", &type_count32, LIVE, AT(max_streams), .fallback = "100", BETWEEN(1, 10000),
+		NEEDS("protocols", "h2"),
+		.help = "Maximum number of streams of one HTTP/2 connection that are open at "
+			"once; each is a request."},
 	{"header_timeout", &type_duration, LIVE, AT(header_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
 		.help = "Longest time from a request's first byte to the end of its head."},

@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include "daemon/wait_check.h"
 
 #include <stdio.h>
@@ -7,6 +9,9 @@
 #include "tunnel/passage.h"
 #include "exchange/switched.h"
 #include "http1/downstream.h"
+#ifdef HAVE_HTTP2
+#include "http2/h2_stream.h"
+#endif
 #include "site/site.h"
 #include "upstream/server_inside.h"
 #include "upstream/server_pool.h"
@@ -60,6 +65,12 @@ static enum wait_reason reason_of(const struct wait *wait)
 /* What its client's deadline says about this exchange. */
 static enum wait_reason client_reason(const struct exchange *x)
 {
+#ifdef HAVE_HTTP2
+	if (x->client && x->client->calls == &h2_client_calls) {
+		enum wait_reason own = reason_of(&h2_stream_of(x->client)->wait);
+		return rules[x->state].client & ONE(own) ? own : WAIT_NONE;
+	}
+#endif
 	const struct downstream *d = x->client ? downstream_of(x->client) : NULL;
 	enum wait_reason reason = d ? reason_of(&d->wait) : WAIT_NONE;
 	bool is_its = reason == WAIT_TAKE ? d->client.first == x || d->reading == x
@@ -229,6 +240,53 @@ static void check_client(const struct downstream *d)
 		check_exchange(x);
 }
 
+#ifdef HAVE_HTTP2
+const char *wait_check_http2(const struct h2_connection *c)
+{
+	enum wait_reason reason = reason_of(&c->wait);
+
+	if (c->state == H2_CLOSED)
+		return "it is closed and still listed";
+	if ((c->state == H2_LINGERING) != (reason == WAIT_LINGER))
+		return "lingering and its deadline do not go together";
+	if (c->state == H2_LINGERING)
+		return NULL;
+	if (c->output.block.at || c->output.held_bytes > 0)
+		return reason == WAIT_TAKE ? NULL : "no deadline until it takes what was sent";
+	if (c->head.is_open)
+		return reason == WAIT_HEAD ? NULL : "no deadline for the rest of its head";
+	if (c->stream_count > 0)
+		return NULL; /* each has its own, or its exchange has */
+	return reason == WAIT_NONE ? "it has no stream and no deadline" : NULL;
+}
+
+static const char *check_stream(const struct h2_stream *stream)
+{
+	bool owes = stream->has_responded && h2_sink_has_output(&stream->sink);
+
+	if (stream->connection->state == H2_LINGERING)
+		return "it has outlived its connection's session";
+	return owes && reason_of(&stream->wait) != WAIT_TAKE
+		       ? "no deadline until it takes what was sent"
+		       : NULL;
+}
+
+static void check_http2(const struct worker *worker)
+{
+	unsigned count = 0;
+
+	for (const struct h2_connection *c = h2_part(worker)->connections;
+		c && count < CLIENTS_MOST; c = c->next, count++) {
+		judge("client", "HTTP/2", wait_check_http2(c));
+		for (const struct h2_stream *s = c->streams; s; s = s->next) {
+			judge("stream", "HTTP/2", check_stream(s));
+			if (s->client.first)
+				check_exchange(s->client.first);
+		}
+	}
+}
+#endif
+
 static void check_idle_one(void *ctx, const struct server_connection *connection)
 {
 	const char **fault = ctx;
@@ -273,5 +331,8 @@ void wait_check(const struct worker *worker)
 		tunnel_part(worker)->calls->each_message(worker, check_message);
 		tunnel_part(worker)->calls->each_request(worker, check_request);
 	}
+#ifdef HAVE_HTTP2
+	check_http2(worker);
+#endif
 	check_idle(worker);
 }

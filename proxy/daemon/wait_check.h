@@ -34,6 +34,7 @@
 
 struct downstream;
 struct exchange;
+struct h2_connection;
 struct passage;
 struct server_connection;
 struct worker;
@@ -49,6 +50,8 @@ const char *wait_check_passage(const struct passage *passage);
 /* A gateway's request, which is on its gateway's list. */
 const char *wait_check_request(const struct exchange *request);
 const char *wait_check_client(const struct downstream *downstream);
+/* A connection of HTTP/2, without its streams. */
+const char *wait_check_http2(const struct h2_connection *connection);
 const char *wait_check_idle_server(const struct server_connection *connection);
 
 /* Checks what a worker has: of many connections the newest. Aborts at a fault, which stderr names.

@@ -25,6 +25,9 @@
 #include "http1/http1_client.h"
 #include "http1/http1_server.h"
 #include "http1/idle.h"
+#ifdef HAVE_HTTP2
+#include "http2/h2_connection.h"
+#endif
 #include "listen/give_way.h"
 #include "listen/listener.h"
 #include "site/spare.h"
@@ -134,15 +137,32 @@ static const struct worker_part pool = {.memory = PART_UPSTREAM,
 
 static const struct protocol http1 = {
 	.name = "http/1.1",
+	.bit = CONF_PROTOCOL_HTTP1,
 	.plain_answer = http1_plain_answer,
 	.take_client = downstream_accept,
+	.take_begun = downstream_accept_begun,
 	.give_way = downstream_give_way,
 	.find_idle = idle_find,
 	.close_idle = idle_close,
 };
 
+#ifdef HAVE_HTTP2
+static const struct protocol http2 = {
+	.name = "h2",
+	.bit = CONF_PROTOCOL_HTTP2,
+	.take_client = h2_connection_accept,
+	.take_plain = h2_connection_accept_plain,
+	.give_way = h2_give_way,
+	.find_idle = h2_find_idle,
+	.close_idle = h2_close_idle,
+};
+
+static const struct protocol *const protocols[] = {&http1, &http2, NULL};
+const char *const worker_protocol_names[] = {"h2", "http/1.1", NULL};
+#else
 static const struct protocol *const protocols[] = {&http1, NULL};
 const char *const worker_protocol_names[] = {"http/1.1", NULL};
+#endif
 
 static void update_listeners(struct worker *worker)
 {
@@ -197,6 +217,22 @@ static const struct worker_part clients = {.memory = PART_HTTP1,
 	.command = command_clients,
 	.is_done = has_no_clients,
 	.work = "connections of clients"};
+
+#ifdef HAVE_HTTP2
+static bool make_http2(struct worker *worker, void *site)
+{
+	(void)site;
+	return h2_worker_make(worker);
+}
+
+static const struct worker_part http2_clients = {.memory = PART_HTTP2,
+	.bytes = sizeof(struct h2_worker),
+	.make = make_http2,
+	.command = h2_worker_command,
+	.is_done = h2_worker_is_empty,
+	.work = "connections of clients by HTTP/2",
+	.free = h2_worker_free};
+#endif
 
 /* A drain leaves them alone: they end with their peers, or when it stops. */
 static void command_passages(struct worker *worker, unsigned commands)
@@ -316,7 +352,11 @@ static const struct worker_part checks = {.make = make_check, .end_turn = check_
 
 /* Each after those that it needs. */
 const struct worker_part *const worker_parts[] = {&memory, &site_use_part, &answers, &listeners,
-	&pool, &ownership, &clients, &passages, &exchanges,
+	&pool, &ownership, &clients,
+#ifdef HAVE_HTTP2
+	&http2_clients,
+#endif
+	&passages, &exchanges,
 #ifdef HAVE_WEBSOCKET
 	&websockets_part,
 #endif

@@ -129,9 +129,15 @@ static void see_fields(struct http_head *head, struct seen *seen)
 	}
 }
 
+/* Of HTTP/1.0? */
+static bool is_old(const struct http_head *head)
+{
+	return head->major == 1 && head->minor == 0;
+}
+
 static bool keeps_alive(const struct http_head *head, const struct seen *seen)
 {
-	return !seen->close && (head->minor >= 1 || seen->keep_alive);
+	return !seen->close && (!is_old(head) || seen->keep_alive);
 }
 
 unsigned http_frame_request(struct http_head *head, struct http_framing *framing)
@@ -142,12 +148,12 @@ unsigned http_frame_request(struct http_head *head, struct http_framing *framing
 	*framing = (struct http_framing){.keep_alive = keeps_alive(head, &seen)};
 	if (seen.bad_length || seen.lengths > 1 || seen.options > CONNECTION_OPTIONS)
 		return 400;
-	if (seen.hosts > 1 || (seen.hosts == 0 && head->minor >= 1))
+	if (seen.hosts > 1 || (seen.hosts == 0 && !is_old(head)))
 		return 400;
 	if (seen.codings > 0) {
 		/* RFC 9112 section 6.1: both fields, or a coding from an HTTP/1.0 peer, is how
 		 * requests are smuggled. */
-		if (seen.lengths > 0 || head->minor == 0 || seen.codings > 1)
+		if (seen.lengths > 0 || is_old(head) || seen.codings > 1)
 			return 400;
 		if (!seen.chunked) {
 			struct slice value = http_head_find(head, HTTP_FIELD_TRANSFER_ENCODING);
@@ -164,13 +170,13 @@ unsigned http_frame_request(struct http_head *head, struct http_framing *framing
 		framing->length = seen.length;
 		framing->body = seen.length > 0 ? HTTP_BODY_LENGTH : HTTP_BODY_NONE;
 	}
-	if (seen.expects > 0 && head->minor >= 1) {
+	if (seen.expects > 0 && !is_old(head)) {
 		if (!slice_equal_nocase(
 			    http_head_find(head, HTTP_FIELD_EXPECT), SLICE("100-continue")))
 			return 417;
 		framing->expects_continue = framing->body != HTTP_BODY_NONE;
 	}
-	framing->upgrade = seen.upgrades > 0 && seen.connection_upgrade && head->minor >= 1;
+	framing->upgrade = seen.upgrades > 0 && seen.connection_upgrade && !is_old(head);
 	return 0;
 }
 
@@ -192,7 +198,7 @@ bool http_frame_response(
 		head->status == 304) {
 		framing->body = HTTP_BODY_NONE;
 	} else if (seen.codings > 0) {
-		if (!seen.chunked || head->minor == 0)
+		if (!seen.chunked || is_old(head))
 			return false;
 		framing->body = HTTP_BODY_CHUNKED;
 	} else if (seen.lengths > 0) {

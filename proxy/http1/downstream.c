@@ -44,6 +44,15 @@ static void begin_hop(struct downstream *d)
 void downstream_accept(struct worker *worker, struct listener *listener,
 	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len)
 {
+	struct buffer none = {0};
+
+	downstream_accept_begun(worker, listener, client, peer, peer_len, &none);
+}
+
+void downstream_accept_begun(struct worker *worker, struct listener *listener,
+	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len,
+	struct buffer *first)
+{
 	struct downstream *d = calloc(1, sizeof(*d));
 
 	if (!d)
@@ -51,10 +60,13 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 	if (!d || !stream_import(&d->stream, &worker->streams, client, &calls)) {
 		log_error("listener %s: no memory for a connection", listener->conf->name);
 		free(d);
+		buffer_release(first, &worker->blocks);
 		listener_connection_closed(listener);
 		return;
 	}
 	d->worker = worker;
+	d->in = *first;
+	*first = (struct buffer){0};
 	d->client.calls = &http1_client_calls;
 	d->client.listener = listener;
 	d->client.peer = &d->peer;

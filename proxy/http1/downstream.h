@@ -23,6 +23,11 @@
 void downstream_accept(struct worker *worker, struct listener *listener,
 	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
 
+/* The same, when `first` was read of it already: it gets that buffer. */
+void downstream_accept_begun(struct worker *worker, struct listener *listener,
+	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len,
+	struct buffer *first);
+
 /* Does all that can be done now: writes, reads, begins exchanges. Called whenever anything changed.
  */
 void downstream_advance(struct downstream *downstream);

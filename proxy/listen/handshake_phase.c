@@ -69,14 +69,12 @@ static void close_one(struct handshake *h, unsigned slot, const char *why)
 	listener_connection_closed(listener);
 }
 
-/* The protocol that ALPN has named, or the first. */
+/* The protocol that ALPN has named, or the first. A reload may have removed it meanwhile. */
 static const struct protocol *choose_protocol(const struct listener *listener, const char *name)
 {
-	for (const struct protocol *const *p = listener->protocols; name && *p; p++) {
-		if (strcmp((*p)->name, name) == 0)
-			return *p;
-	}
-	return listener->protocols[0];
+	const struct protocol *named = name ? listener_protocol(listener, name) : NULL;
+
+	return named ? named : listener_protocol(listener, NULL);
 }
 
 /* It is a client from now on. */

@@ -122,6 +122,20 @@ static bool begin_tls(struct listener *listener, struct stream_export *client)
 	return good;
 }
 
+/* Its first bytes show which protocol it speaks, where one of those allowed looks at them. */
+static void take_plain(struct listener *listener, struct stream_export *client,
+	const struct sockaddr *peer, socklen_t len)
+{
+	for (const struct protocol *const *p = listener->protocols; *p; p++) {
+		if ((*p)->take_plain && (listener->conf->protocols & (*p)->bit)) {
+			(*p)->take_plain(listener->worker, listener, client, peer, len);
+			return;
+		}
+	}
+	listener_protocol(listener, NULL)
+		->take_client(listener->worker, listener, client, peer, len);
+}
+
 static void take_connection(struct listener *listener, struct stream_export *client,
 	const struct sockaddr *peer, socklen_t len)
 {
@@ -133,7 +147,7 @@ static void take_connection(struct listener *listener, struct stream_export *cli
 	if (stream_export_has_handshake(client))
 		handshake_begin(listener, client, peer, len);
 	else
-		listener->protocols[0]->take_client(listener->worker, listener, client, peer, len);
+		take_plain(listener, client, peer, len);
 }
 
 /* At least one is known to wait, or perhaps none. */

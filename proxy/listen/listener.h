@@ -76,11 +76,21 @@ struct listening {
 /* The receiver of clients: of accepted connections, after the handshake if there is one. */
 struct protocol {
 	const char *name; /* in ALPN (RFC 7301) */
+	uint64_t bit;     /* enum conf_protocol: a listener's `protocols` allow it */
 	/* What a client gets that speaks it without the handshake that it needs; NULL: nothing. */
 	const char *plain_answer;
 	/* Takes it over; listener_connection_closed is due at its end. */
 	void (*take_client)(struct worker *worker, struct listener *listener,
 		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
+	/* The same for one without a handshake, whose first bytes show whether it speaks this
+	 * protocol; if not, another one has it. NULL: take_client. */
+	void (*take_plain)(struct worker *worker, struct listener *listener,
+		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
+	/* The same as take_client, when some was read already: it gets the buffer. NULL: it takes
+	 * no such client. */
+	void (*take_begun)(struct worker *worker, struct listener *listener,
+		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len,
+		struct buffer *first);
 	/* Closes one that only lingers, for one that comes. False: there is none. */
 	bool (*give_way)(struct listener *listener);
 	/* One of this worker's that is idle and has a place of the bound (NULL: there is none), and
@@ -114,6 +124,7 @@ struct listener {
 	struct handshake_list handshakes; /* of those, which are no clients yet */
 	struct spare_question spare;      /* no descriptor is free for one that comes */
 	struct idle_list idle;            /* http1/idle.h */
+	struct idle_list idle_http2;      /* http2/h2_linger.h */
 	struct downstream *oldest_lingering, *newest_lingering; /* http1/linger.h */
 	unsigned lingering;
 	struct idle_list unproven; /* of the internal listener: exchange/hop.h */
@@ -147,6 +158,9 @@ void listeners_hand_over(struct worker *worker);
 void listeners_close(struct worker *worker);
 void listeners_resume(struct worker *worker);
 void listeners_free(struct worker *worker);
+
+/* That of this name, if the listener allows it; else NULL. NULL: the first that it allows. */
+const struct protocol *listener_protocol(const struct listener *listener, const char *name);
 
 /* A client of this listener's, which counts among the node's, has left. */
 void listener_client_gone(struct listener *listener);

@@ -120,3 +120,13 @@ void listener_client_gone(struct listener *listener)
 		node_wake_workers(worker->node);
 	listener_connection_closed(listener);
 }
+
+const struct protocol *listener_protocol(const struct listener *listener, const char *name)
+{
+	for (const struct protocol *const *p = listener->protocols; *p; p++) {
+		if ((listener->conf->protocols & (*p)->bit) &&
+			(!name || strcmp((*p)->name, name) == 0))
+			return *p;
+	}
+	return name ? NULL : listener->protocols[0];
+}

@@ -15,8 +15,9 @@
 #include "conf/same.h"
 #include "site/site.h"
 
-#define WHY_BYTES     512
-#define SECONDS_A_DAY 86400
+#define PROTOCOLS_MOST 4
+#define WHY_BYTES      512
+#define SECONDS_A_DAY  86400
 
 struct certificates {
 	atomic_uint holders; /* sites */
@@ -121,6 +122,20 @@ static uint64_t mark_of(const struct conf_listener *listener)
 	return mark;
 }
 
+/* Those of the terms' protocols that the listener allows. */
+static void choose_names(const struct conf_listener *listener,
+	const struct certificates_terms *terms, const char *names[static PROTOCOLS_MOST + 1])
+{
+	size_t count = 0;
+
+	for (const char *const *name = terms->protocols; *name && count < PROTOCOLS_MOST; name++) {
+		uint64_t bit = strcmp(*name, "h2") == 0 ? CONF_PROTOCOL_HTTP2 : CONF_PROTOCOL_HTTP1;
+		if (listener->protocols & bit)
+			names[count++] = *name;
+	}
+	names[count] = NULL;
+}
+
 static struct tls_server *read_files(const struct conf_listener *listener,
 	const struct certificates_terms *terms, char why[static WHY_BYTES])
 {
@@ -135,6 +150,8 @@ static struct tls_server *read_files(const struct conf_listener *listener,
 		pairs[i].key = keys->count > 0 ? keys->items[i] : pairs[i].certificate;
 		pairs[i].password = listener->tls.password.at;
 	}
+	const char *names[PROTOCOLS_MOST + 1];
+	choose_names(listener, terms, names);
 	bool asks = listener->tls.client_ca && listener->tls.verify != CONF_VERIFY_NONE;
 	struct tls_settings settings = {.name = listener->name,
 		.client_ca = listener->tls.client_ca,
@@ -149,7 +166,7 @@ static struct tls_server *read_files(const struct conf_listener *listener,
 		.ciphers = listener->tls.ciphers,
 		.groups = listener->tls.groups,
 		.refuses_unknown = listener->tls.refuses_unknown_names,
-		.protocols = terms->protocols};
+		.protocols = names};
 	struct tls_server *server = tls_server_new(&settings, why, WHY_BYTES);
 	free(pairs);
 	return server;

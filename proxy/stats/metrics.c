@@ -35,6 +35,12 @@ static const char *const send_results[STATS_SEND_RESULTS] = {
 const struct stats_metric stats_metrics[] = {
 	{"sluice_client_connections_total", STATS_COUNTER, STATS_NODE, STATS_CONNECTIONS, {{0}},
 		"Connections accepted from clients."},
+	{"sluice_http2_connections_total", STATS_COUNTER, STATS_NODE, STATS_CONNECTIONS_HTTP2,
+		{{0}}, "Connections from clients that speak HTTP/2."},
+	{"sluice_http2_requests_total", STATS_COUNTER, STATS_NODE, STATS_REQUESTS_HTTP2, {{0}},
+		"Requests that came by HTTP/2."},
+	{"sluice_http2_floods_total", STATS_COUNTER, STATS_NODE, STATS_HTTP2_FLOODS, {{0}},
+		"Connections closed for frames of HTTP/2 beyond the bounds of their kind."},
 	{"sluice_idle_connections_closed_total", STATS_COUNTER, STATS_NODE, STATS_GAVE_WAY, {{0}},
 		"Idle client connections that were closed to make room for new ones."},
 	{"sluice_handshakes_total", STATS_COUNTER, STATS_NODE, STATS_HANDSHAKES,

@@ -77,6 +77,7 @@ struct node {
 	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
 	struct failure_note failures;
 	struct node_hops hops;
+	struct log_pace http2_floods; /* connections that are closed for one */
 	struct log_pace tls_on_plain; /* connections that begin with TLS where none is spoken */
 	struct node_spare spare;
 	struct node_sends sends;

@@ -89,6 +89,7 @@ enum worker_memory {
 	PART_EXCHANGE,   /* exchange/exchange.h */
 	PART_TUNNEL,     /* tunnel/passage.h */
 	PART_HTTP1,      /* http1/downstream.h */
+	PART_HTTP2,      /* http2/h2_connection.h */
 	PART_WEBSOCKETS, /* websocket/sockets.h */
 	PART_FLEET,      /* fleet/question.h */
 	WORKER_PARTS,

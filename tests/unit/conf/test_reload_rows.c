@@ -57,6 +57,13 @@ static const struct sample samples[] = {
 	{L, "client_ca", NULL, "/a.pem", NULL, "certificate = /a.pem"},
 	{L, "client_crl", NULL, "/a.pem", NULL, "certificate = /a.pem\nclient_ca = /a.pem"},
 	{L, "verify", "required", "optional", NULL, "certificate = /a.pem\nclient_ca = /a.pem"},
+#ifdef HAVE_HTTP2
+	{L, "protocols", "http/1.1", "h2, http/1.1", NULL, NULL},
+	{L, "max_streams", "100", "200", NULL, "protocols = h2"},
+#else
+	{L, "protocols", NULL, "http/1.1", NULL, NULL},
+	{L, "max_streams", NULL, "200", NULL, "protocols = http/1.1"},
+#endif
 	{L, "acme_challenge", NULL, "/a", NULL, NULL},
 	{L, "redirect", "off", "https", NULL, NULL},
 	{L, "redirect", "https", "https:8443", "https:443", NULL},

@@ -57,9 +57,17 @@ static struct idle_link *none_is_idle(struct worker *worker, const struct connec
 	return NULL;
 }
 
-static const struct protocol first = {
-	"http/1.1", "plain answer", take_first, none_lingers, none_is_idle, NULL};
-static const struct protocol second = {"h2", NULL, take_second, none_lingers, none_is_idle, NULL};
+static const struct protocol first = {.name = "http/1.1",
+	.bit = CONF_PROTOCOL_HTTP1,
+	.plain_answer = "plain answer",
+	.take_client = take_first,
+	.give_way = none_lingers,
+	.find_idle = none_is_idle};
+static const struct protocol second = {.name = "h2",
+	.bit = CONF_PROTOCOL_HTTP2,
+	.take_client = take_second,
+	.give_way = none_lingers,
+	.find_idle = none_is_idle};
 static const struct protocol *const protocols[] = {&first, &second, NULL};
 
 static void begin(struct world *w, const struct stage_conf *conf)
@@ -70,6 +78,10 @@ static void begin(struct world *w, const struct stage_conf *conf)
 	first_taken = second_taken = 0;
 	*w = (struct world){.stage = stage_begin(conf)};
 	w->worker = w->stage->worker;
+	/* Both, whatever this build speaks. */
+	struct conf_listener *conf_listener =
+		(struct conf_listener *)(uintptr_t)w->stage->daemon.site->conf->listeners;
+	conf_listener->protocols = CONF_PROTOCOL_HTTP1 | CONF_PROTOCOL_HTTP2;
 	w->listeners[0] = w->listener = calloc(1, sizeof(struct listener));
 	assert_non_null(w->listener);
 	sockets[0] = FAKE_DESCRIPTOR;

@@ -56,8 +56,12 @@ static void close_idle(struct idle_link *link)
 	listener_connection_closed(idles_at);
 }
 
-static const struct protocol protocol = {
-	"http/1.1", NULL, take_client, none_lingers, find_idle, close_idle};
+static const struct protocol protocol = {.name = "http/1.1",
+	.bit = CONF_PROTOCOL_HTTP1,
+	.take_client = take_client,
+	.give_way = none_lingers,
+	.find_idle = find_idle,
+	.close_idle = close_idle};
 static const struct protocol *const protocols[] = {&protocol, NULL};
 
 static void begin(struct world *w, const struct stage_conf *conf)

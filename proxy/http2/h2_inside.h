@@ -1,0 +1,207 @@
+/* The parts of a client's connection that speaks HTTP/2 (http2/h2_connection.h) and of its streams
+ * (http2/h2_stream.h): the affair of this room. */
+#ifndef HTTP2_H2_INSIDE_H
+#define HTTP2_H2_INSIDE_H
+
+#include <nghttp2/nghttp2.h>
+
+#include "base/container.h"
+#include "base/log.h"
+#include "exchange/client.h"
+#include "exchange/forwarding.h"
+#include "http/forwarded.h"
+#include "http/parser.h"
+#include "http2/h2_flood.h"
+#include "http2/h2_head.h"
+#include "http2/h2_sink.h"
+#include "http2/h2_source.h"
+#include "listen/idle_list.h"
+#include "listen/listener.h"
+#include "net/stream.h"
+#include "site/site_use.h"
+#include "worker/wait.h"
+#include "worker/worker.h"
+
+/* Requests begun and reads made for one connection, before it is the others' turn. */
+#define H2_TURN_WORK 32
+
+/* The head of a frame. */
+#define H2_FRAME_HEAD 9
+
+struct h2_connection;
+
+/* What a worker's connections have in common. */
+struct h2_worker {
+	struct worker *worker;
+	nghttp2_session_callbacks *callbacks;
+	nghttp2_option *option;
+	struct h2_connection *connections;                 /* all */
+	struct h2_connection *unflushed, **last_unflushed; /* written at the round's end */
+	struct h2_connection *oldest_lingering, *newest_lingering;
+	unsigned lingering;
+	struct loop_stage write_stage;
+	struct h2_stream *spare; /* by `next` */
+	unsigned spare_count;
+	struct http_parser parser; /* of one head, within a call */
+	nghttp2_nv *fields;        /* of one head that leaves */
+	size_t field_room;
+};
+
+/*
+ *   GREETING --> OPEN --> DRAINING --> FINISHING --> LINGERING --> CLOSED
+ *      |  (no preface: HTTP/1's)  a GOAWAY announces    the last GOAWAY is composed: no stream
+ *      `--> CLOSED                the one that follows  begins any more
+ */
+enum h2_state {
+	H2_GREETING, /* its first bytes show whether it speaks HTTP/2 */
+	H2_OPEN,
+	H2_DRAINING,
+	H2_FINISHING,
+	H2_LINGERING,
+	H2_CLOSED,
+};
+
+/* What is composed and not written: first `block`, then what is still in the session's memory. */
+struct h2_output {
+	struct buffer block;
+	const uint8_t *held;
+	size_t held_bytes;
+	struct h2_connection *next_unflushed;
+	bool unflushed; /* on the worker's list */
+};
+
+/* The work of a connection in one turn of the loop. */
+struct h2_turn {
+	uint64_t ns;
+	unsigned work;
+};
+
+/* Of one that lingers, among the worker's. */
+struct h2_lingering {
+	struct h2_connection *older, *newer;
+	uint64_t bytes, since_ms;
+};
+
+struct h2_connection {
+	struct h2_worker *h2;
+	struct worker *worker;
+	struct listener *listener;
+	struct stream stream;
+	struct deferred_free deferred;
+	struct wait wait;
+	struct h2_connection *prev, *next; /* all of the worker's */
+	enum h2_state state;
+	nghttp2_session *session; /* NULL: GREETING, or CLOSED */
+	struct buffer in;         /* GREETING: the first bytes; else empty between calls */
+
+	struct h2_output output;
+
+	struct h2_stream *streams; /* all, by prev and next */
+	unsigned stream_count;
+	struct h2_stream *ready, **last_ready; /* those that have something to do */
+	uint64_t begun;                        /* streams so far */
+
+	struct h2_head head;
+	struct h2_flood flood;
+	enum h2_flood_kind flooded; /* by which kind of frame; NONE: it is not */
+	uint64_t head_since_ms;     /* when the header block began that is open */
+	uint64_t since_ms;          /* of the connection */
+	uint64_t owed_window;       /* to be given back when our SETTINGS are acknowledged */
+	bool settings_known;        /* they are */
+	bool receiving, composing;  /* within the session: no second call of the same */
+	bool busy;                  /* within h2_connection_advance */
+
+	struct h2_turn turn;
+	struct h2_lingering linger;
+	uint64_t untaken_ms,
+		taken; /* the client takes nothing more since, of what it has by then */
+	struct idle_link idle;
+
+	struct sockaddr_storage *address; /* GREETING: the peer's, for HTTP/1 */
+	socklen_t address_len;
+	struct forwarded_peer peer;
+	uint64_t judged_by; /* serial of the site whose trusted_proxies the peer was judged by */
+	struct forwarding forwarding;
+	struct tls_facts *tls;
+};
+
+/* A stream, the client of one exchange. It lives until its exchange has ended and the session has
+ * closed it. */
+struct h2_stream {
+	struct client client;
+	struct h2_connection *connection;
+	struct h2_stream *prev, *next; /* of the connection's; or spare */
+	struct h2_stream *next_ready;
+	struct deferred_free deferred;
+	struct wait wait;
+	struct h2_source source;
+	struct h2_sink sink;
+	int32_t id;
+	bool ready;         /* on the connection's list */
+	bool busy;          /* within h2_stream_advance */
+	bool closed;        /* the session knows it no more */
+	bool has_responded; /* its final head is the session's */
+	bool was_reset;     /* by us */
+	char *reply;        /* the content of a local response, until it is composed */
+};
+
+static inline struct h2_worker *h2_part(const struct worker *worker)
+{
+	return worker->memory[PART_HTTP2];
+}
+
+static inline struct h2_stream *h2_stream_of(struct client *client)
+{
+	return CONTAINER_OF(client, struct h2_stream, client);
+}
+
+static inline void h2_enter(struct h2_connection *connection, enum h2_state state)
+{
+	static const char *const names[] = {
+		"greeting", "open", "draining", "finishing", "lingering", "closed"};
+
+	log_debug("client %.*s: HTTP/2 %s -> %s",
+		SLICE_ARGS(forwarded_peer_text(&connection->peer)), names[connection->state],
+		names[state]);
+	connection->state = state;
+}
+
+/* Something is composed, or will be: it is written at the round's end. */
+static inline void h2_write_later(struct h2_connection *connection)
+{
+	struct h2_output *output = &connection->output;
+
+	if (output->unflushed || connection->state == H2_CLOSED)
+		return;
+	output->unflushed = true;
+	output->next_unflushed = NULL;
+	*connection->h2->last_unflushed = connection;
+	connection->h2->last_unflushed = &output->next_unflushed;
+}
+
+/* The stream has something to do in this round. */
+static inline void h2_run_later(struct h2_stream *stream)
+{
+	struct h2_connection *connection = stream->connection;
+
+	if (!stream->ready) {
+		stream->ready = true;
+		stream->next_ready = NULL;
+		*connection->last_ready = stream;
+		connection->last_ready = &stream->next_ready;
+	}
+	h2_write_later(connection);
+}
+
+/* One more piece of work for this connection in this turn of the loop? */
+static inline bool h2_may_work(struct h2_connection *connection)
+{
+	struct h2_turn *turn = &connection->turn;
+	uint64_t now_ns = worker_now_ns(connection->worker);
+
+	if (turn->ns != now_ns)
+		*turn = (struct h2_turn){.ns = now_ns};
+	return turn->work < H2_TURN_WORK;
+}
+
+#endif
