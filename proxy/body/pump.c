@@ -15,7 +15,7 @@ static bool put_end(struct pump *pump)
 }
 
 /* The end leaves with the last run, unless trailers come between. */
-static bool put_run(struct pump *pump, struct slice run)
+static inline __attribute__((always_inline)) bool put_run(struct pump *pump, struct slice run)
 {
 	bool is_last = pump->end_due && pump_trailers(pump).len == 0;
 

@@ -55,8 +55,9 @@ static struct body_sink *open_request(
 {
 	struct http1_server *server = server_of(connection);
 
-	http1_sink_init(
-		&server->sink, &connection->stream, &server->out, &connection->worker->blocks);
+	if (!server->sink.stream)
+		http1_sink_init(&server->sink, &connection->stream, &server->out,
+			&connection->worker->blocks);
 	server->reads_on = false;
 	if (response)
 		begin_head(connection, response);
@@ -223,8 +224,9 @@ static struct body_source *open_response(
 	server->parser.chunked.forgiven =
 		(lenient & HTTP_LENIENT_CHUNK_BLANKS ? HTTP_CHUNKED_BLANKS : 0) |
 		(lenient & HTTP_LENIENT_CHUNK_LF ? HTTP_CHUNKED_LF : 0);
-	http1_source_init(&server->source, &connection->stream, &server->in,
-		&connection->worker->blocks, &server->parser);
+	if (!server->source.stream)
+		http1_source_init(&server->source, &connection->stream, &server->in,
+			&connection->worker->blocks, &server->parser);
 	return http1_source_open(&server->source, framing);
 }
 

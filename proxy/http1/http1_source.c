@@ -14,6 +14,28 @@ static size_t here(const struct body_source *source)
 	return in->at ? buffer_used(in) : 0;
 }
 
+static bool lend_chunk(struct http1_source *s, size_t used, struct slice *run)
+{
+	size_t consumed = 0, produced = 0;
+
+	if (used == 0)
+		return true;
+	switch (http_parser_chunked(s->parser, buffer_head(s->in), used, &consumed, &produced)) {
+	case HTTP_PARSE_BAD:
+		return false;
+	case HTTP_PARSE_DONE:
+		s->source.ended = true;
+		s->source.trailers = (struct slice){
+			s->parser->chunked.trailers, s->parser->chunked.trailers_len};
+		break;
+	case HTTP_PARSE_MORE:
+		break;
+	}
+	s->in->start += (uint32_t)consumed;
+	run->len = produced;
+	return true;
+}
+
 static bool lend(struct body_source *source, size_t most, struct slice *run)
 {
 	struct http1_source *s = of(source);
@@ -22,40 +44,24 @@ static bool lend(struct body_source *source, size_t most, struct slice *run)
 
 	if (used > most)
 		used = most;
-	size_t consumed = used, produced = used;
-
 	*run = (struct slice){buffer_head(in), 0};
 	switch (s->body) {
 	case HTTP_BODY_NONE:
 		source->ended = true;
 		return true;
-	case HTTP_BODY_LENGTH:
-		if (consumed > source->left)
-			consumed = produced = (size_t)source->left;
-		source->left -= consumed;
-		source->ended = source->left == 0;
-		break;
 	case HTTP_BODY_CHUNKED:
-		if (used == 0)
-			break;
-		switch (http_parser_chunked(
-			s->parser, buffer_head(in), used, &consumed, &produced)) {
-		case HTTP_PARSE_BAD:
-			return false;
-		case HTTP_PARSE_DONE:
-			source->ended = true;
-			source->trailers = (struct slice){
-				s->parser->chunked.trailers, s->parser->chunked.trailers_len};
-			break;
-		case HTTP_PARSE_MORE:
-			break;
-		}
+		return lend_chunk(s, used, run);
+	case HTTP_BODY_LENGTH:
+		if (used > source->left)
+			used = (size_t)source->left;
+		source->left -= used;
+		source->ended = source->left == 0;
 		break;
 	case HTTP_BODY_UNTIL_CLOSE:
 		break;
 	}
-	in->start += (uint32_t)consumed;
-	run->len = produced;
+	in->start += (uint32_t)used;
+	run->len = used;
 	return true;
 }
 
