@@ -178,7 +178,7 @@ const char *wait_check_client(const struct downstream *d)
 		return "lingering and its deadline do not go together";
 	if (d->state == DOWNSTREAM_LINGERING || d->input == INPUT_TUNNEL)
 		return NULL;
-	if (!flow_is_empty(&d->client.out))
+	if (!flow_is_empty(&d->out))
 		return reason == WAIT_TAKE ? NULL : "nobody waits until it takes what was sent";
 	if (reason == WAIT_TAKE)
 		return "it is to take what was not sent";

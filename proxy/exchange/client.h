@@ -55,6 +55,9 @@ struct client_calls {
 	/* Its first exchange is over: on to the next. */
 	void (*exchange_ended)(struct client *client, struct exchange *exchange);
 
+	/* How its request's body is framed: sets exchange.framing, and marks the fields of this
+	 * hop. 0, or the status that the request is refused with. */
+	unsigned (*frame_request)(struct client *client, struct exchange *exchange);
 	/* The exchange has read all that is its own. `upgrades`: what follows is not known before
 	 * its response is. Nothing is done when another's bytes are due already. */
 	void (*request_read)(struct client *client, struct exchange *exchange, bool upgrades);
@@ -89,9 +92,11 @@ struct client_calls {
 	 * that. DONE, WANTS_READ, WANTS_WRITE: it is composed. NO_MEMORY. Or what is wrong with the
 	 * body, and then nothing of it all has left, or will. */
 	enum pump_result (*head)(struct client *client, struct exchange *exchange);
+	/* Can a reply be composed now? Not behind what is still borrowed of a response. */
+	bool (*takes_reply)(const struct client *client);
 	/* A locally generated response, defined by answer and outcome. False: no memory. */
 	bool (*reply)(struct client *client, struct exchange *exchange);
-	/* This client as the sink of a response's body, behind what is in `out`. */
+	/* This client as the sink of a response's body, behind its head. */
 	struct body_sink *(*open_response)(struct client *client);
 	/* One more interim response this turn, or has it to take some first, or to let others
 	 * continue? */
@@ -122,10 +127,8 @@ struct client {
 	const struct forwarded_peer *peer;
 	struct forwarding *forwarding; /* what servers learn of it */
 	struct exchange *first;        /* the oldest: only it may write */
-	struct flow out;               /* what is composed and not yet written */
 	unsigned work;                 /* requests begun and reads made in this turn */
 	bool again;            /* something has changed: it looks once more before it rests */
-	bool ends_body;        /* its close is the end of a response's body */
 	struct hop *hop;       /* exchange/hop.h; NULL: it is no node of the fleet */
 	struct tls_facts *tls; /* as long as its stream; NULL: without TLS */
 };

@@ -187,7 +187,7 @@ static unsigned read_head(struct exchange *x)
 	unsigned status;
 
 	name_request(x);
-	status = http_frame_request(&x->request, &x->framing);
+	status = x->client->calls->frame_request(x->client, x);
 	if (trace_is_due(x)) /* it may be one that Connection names */
 		x->text.trace = trace_begin(x->worker, x->use->site->conf->hop.traceparent,
 			&x->request, x->text.traceparent);

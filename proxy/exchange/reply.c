@@ -121,7 +121,7 @@ void reply_if_first(struct exchange *x)
 	struct client *client = x->client;
 
 	if (x->state != EXCHANGE_REPLYING || !exchange_is_first(x) ||
-		!flow_takes_prefix(&client->out))
+		!client->calls->takes_reply(client))
 		return;
 	if (exchange_ends_drain(x))
 		x->close_client = true;

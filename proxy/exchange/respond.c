@@ -261,7 +261,8 @@ void respond_to_head(struct exchange *x)
 		seek_refused(x);
 		return;
 	}
-	if (!http_frame_response(x->response, x->request.method, &x->response_framing)) {
+	if (!server_frame_response(
+		    x->connection, x->response, x->request.method, &x->response_framing)) {
 		bad_gateway(x, "ambiguous framing in the response");
 		return;
 	}

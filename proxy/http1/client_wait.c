@@ -179,11 +179,11 @@ static void wait_for_head(struct downstream *d)
 
 bool client_wait(struct downstream *d)
 {
-	if (flow_is_empty(&d->client.out))
+	if (flow_is_empty(&d->out))
 		pause_taking(d);
 	if (d->input == INPUT_TUNNEL) {
 		wait_none(&d->wait); /* tunnel_timeout, at the server's connection */
-	} else if (!flow_is_empty(&d->client.out)) {
+	} else if (!flow_is_empty(&d->out)) {
 		pause_body(d);
 		wait_to_take(d);
 	} else if (d->input == INPUT_HEAD) {

@@ -77,7 +77,7 @@ void downstream_accept_begun(struct worker *worker, struct listener *listener,
 	d->client.tls = stream_tls(&d->stream);
 	d->judged_by = site_part(worker)->use->site->serial;
 	http1_source_init(&d->source, &d->stream, &d->in, &worker->blocks, &d->parser);
-	http1_sink_init(&d->sink, &d->stream, &d->client.out, &worker->blocks);
+	http1_sink_init(&d->sink, &d->stream, &d->out, &worker->blocks);
 	wait_init(&d->wait, worker->loop.base, on_deadline);
 	CHAIN_PUSH(http1_part(worker)->downstreams, d, prev, next);
 	/* relaxed: looked at only by workers that drain, who are woken when it is 0 */
@@ -109,7 +109,7 @@ void downstream_leave_input(struct downstream *d, const struct exchange *exchang
  * no length (RFC 9112 section 6.3). */
 static bool looks_whole(const struct downstream *d)
 {
-	return d->client.ends_body && (d->client.first || !flow_is_empty(&d->client.out));
+	return d->sink.by_close && (d->client.first || !flow_is_empty(&d->out));
 }
 
 /* It is CLOSED, and its stream is closed or another's. What is left of its own goes. */
@@ -118,7 +118,7 @@ static void end_connection(struct downstream *d)
 	struct worker *worker = d->worker;
 
 	wait_end(&d->wait);
-	flow_clear(&d->client.out, &worker->blocks);
+	flow_clear(&d->out, &worker->blocks);
 	buffer_release(&d->in, &worker->blocks);
 	http_parser_end(&d->parser);
 	forwarding_clear(&d->forwarding);
@@ -134,7 +134,7 @@ static void end_connection(struct downstream *d)
 static struct slice farewell_of(const struct downstream *d)
 {
 	if (d->state != DOWNSTREAM_OPEN || d->client.first || d->input != INPUT_NONE ||
-		!flow_is_empty(&d->client.out) || !d->stream.writable || d->stream.failed ||
+		!flow_is_empty(&d->out) || !d->stream.writable || d->stream.failed ||
 		!hop_is_proven(&d->client))
 		return SLICE_NONE;
 	return SLICE("HTTP/1.1 421 Misdirected Request\r\nSluice-Hop: closing\r\n"
@@ -181,9 +181,9 @@ void downstream_leave(struct downstream *d, struct client_rest *rest)
 	assert(d->input == INPUT_TUNNEL && d->client.first == d->last);
 	idle_list_take_out(&d->client.listener->idle, &d->idle);
 	enter(d, DOWNSTREAM_CLOSED);
-	*rest = (struct client_rest){stream_export(&d->stream), d->in, d->client.out};
+	*rest = (struct client_rest){stream_export(&d->stream), d->in, d->out};
 	d->in = (struct buffer){0};
-	d->client.out = (struct flow){0};
+	d->out = (struct flow){0};
 	downstream_set_input(d, INPUT_NONE, NULL);
 	d->client.first = d->last = NULL;
 	end_connection(d);
@@ -193,10 +193,9 @@ void downstream_leave(struct downstream *d, struct client_rest *rest)
 
 static void flush(struct downstream *d)
 {
-	if (d->state == DOWNSTREAM_CLOSED || flow_is_empty(&d->client.out) || !d->stream.writable)
+	if (d->state == DOWNSTREAM_CLOSED || flow_is_empty(&d->out) || !d->stream.writable)
 		return;
-	if (flow_write(&d->client.out, &d->stream, &d->worker->blocks, &d->written) ==
-		STREAM_FAILED)
+	if (flow_write(&d->out, &d->stream, &d->worker->blocks, &d->written) == STREAM_FAILED)
 		downstream_close(d, "write failed");
 }
 
@@ -291,8 +290,7 @@ static inline void watch(struct downstream *d)
 {
 	if (d->state == DOWNSTREAM_LINGERING)
 		return;
-	if ((d->input == INPUT_NONE && flow_is_empty(&d->client.out) && !d->rates) ||
-		!client_wait(d))
+	if ((d->input == INPUT_NONE && flow_is_empty(&d->out) && !d->rates) || !client_wait(d))
 		watch_input_none(d);
 }
 
@@ -304,7 +302,7 @@ void downstream_watch(struct downstream *d)
 /* Whether to write now, or at the turn's end together with what else is about to come. */
 static bool may_wait(struct downstream *d)
 {
-	if (d->stalled || flow_is_empty(&d->client.out) || !flow_takes_prefix(&d->client.out) ||
+	if (d->stalled || flow_is_empty(&d->out) || !flow_takes_prefix(&d->out) ||
 		(d->client.first && d->client.first->answer.begun))
 		return false;
 	if (!d->unflushed) {
@@ -322,7 +320,7 @@ static void settle(struct downstream *d)
 	flush(d);
 	if (d->state == DOWNSTREAM_CLOSED)
 		return;
-	if (d->state == DOWNSTREAM_FINISHING && !d->client.first && flow_is_empty(&d->client.out))
+	if (d->state == DOWNSTREAM_FINISHING && !d->client.first && flow_is_empty(&d->out))
 		end_output(d);
 	if (d->state != DOWNSTREAM_CLOSED)
 		watch(d);
@@ -334,7 +332,7 @@ static void close_idle(struct downstream *d, const char *why)
 {
 	struct slice farewell = farewell_of(d);
 
-	if (farewell.len == 0 || !flow_append(&d->client.out, &d->worker->blocks, farewell)) {
+	if (farewell.len == 0 || !flow_append(&d->out, &d->worker->blocks, farewell)) {
 		downstream_close(d, why);
 		return;
 	}
@@ -400,10 +398,10 @@ static void probe(struct downstream *d)
 
 	if (first->interim.to_continue == CONTINUE_PROBED || first->request.minor == 0 ||
 		first->answer.begun || first->state == EXCHANGE_REPLYING ||
-		!flow_takes_prefix(&d->client.out))
+		!flow_takes_prefix(&d->out))
 		return;
 	first->interim.to_continue = CONTINUE_PROBED;
-	flow_append(&d->client.out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
+	flow_append(&d->out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
 /* What follows is not read now, and neither is a reset behind it: a body that waits for its
@@ -511,7 +509,7 @@ void downstream_drain(struct downstream *d)
 {
 	bool is_idle = !d->client.first && d->input == INPUT_NONE;
 
-	if (d->state == DOWNSTREAM_OPEN && flow_is_empty(&d->client.out) &&
+	if (d->state == DOWNSTREAM_OPEN && flow_is_empty(&d->out) &&
 		(is_idle || d->input == INPUT_HEAD))
 		downstream_watch(d);
 	linger_drain(d);

@@ -64,6 +64,7 @@ struct downstream {
 	bool unflushed;   /* on the worker's list: written at the turn's end */
 	struct downstream *next_unflushed;
 	struct buffer in;
+	struct flow out; /* what is composed and not yet written */
 	struct http_parser parser;
 	struct http1_source source; /* of `reading`'s body */
 	struct http1_sink sink;     /* of `client.first`'s response */

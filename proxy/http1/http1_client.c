@@ -72,6 +72,12 @@ static void exchange_ended(struct client *client, struct exchange *exchange)
 	downstream_exchange_ended(downstream_of(client), exchange);
 }
 
+static unsigned frame_request(struct client *client, struct exchange *exchange)
+{
+	(void)client;
+	return http_frame_request(&exchange->request, &exchange->framing);
+}
+
 static void request_read(struct client *client, struct exchange *exchange, bool upgrades)
 {
 	struct downstream *d = downstream_of(client);
@@ -86,7 +92,7 @@ static bool begin_tunnel(struct client *client, struct exchange *exchange)
 {
 	struct downstream *d = downstream_of(client);
 
-	if (!http1_switch(client, exchange))
+	if (!http1_switch(&downstream_of(client)->sink, exchange))
 		return false;
 	downstream_set_input(d, INPUT_TUNNEL, exchange);
 	downstream_finish(d);
@@ -140,6 +146,26 @@ static bool body_is_short(struct client *client, const struct exchange *exchange
 	return http1_body_is_short(&downstream_of(client)->source, exchange);
 }
 
+static enum client_interim interim(struct client *client, struct exchange *exchange, bool is_own)
+{
+	return http1_interim(&downstream_of(client)->sink, exchange, is_own);
+}
+
+static enum pump_result head(struct client *client, struct exchange *exchange)
+{
+	return http1_head(&downstream_of(client)->sink, exchange);
+}
+
+static bool takes_reply(const struct client *client)
+{
+	return flow_takes_prefix(&((const struct downstream *)client)->out);
+}
+
+static bool reply(struct client *client, struct exchange *exchange)
+{
+	return http1_reply(&downstream_of(client)->sink, exchange);
+}
+
 static struct body_sink *open_response(struct client *client)
 {
 	return &downstream_of(client)->sink.sink;
@@ -149,7 +175,7 @@ static bool takes_interim(struct client *client)
 {
 	struct downstream *d = downstream_of(client);
 
-	d->stalled |= buffer_used(&client->out.prefix) >= INTERIM_BYTES;
+	d->stalled |= buffer_used(&d->out.prefix) >= INTERIM_BYTES;
 	return !d->stalled && downstream_may_work(d);
 }
 
@@ -167,12 +193,15 @@ const char http1_plain_answer[] =
 	"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 25\r\n"
 	"Cache-Control: no-store\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n";
 
+_Static_assert(offsetof(struct downstream, client) == 0, "a client is its connection");
+
 const struct client_calls http1_client_calls = {
 	.advance = advance,
 	.watch = watch,
 	.finish = finish,
 	.close = close_client,
 	.exchange_ended = exchange_ended,
+	.frame_request = frame_request,
 	.request_read = request_read,
 	.begin_tunnel = begin_tunnel,
 	.become_tunnel = become_tunnel,
@@ -183,9 +212,10 @@ const struct client_calls http1_client_calls = {
 	.open_body = open_body,
 	.body_is_whole = body_is_whole,
 	.body_is_short = body_is_short,
-	.interim = http1_interim,
-	.head = http1_head,
-	.reply = http1_reply,
+	.interim = interim,
+	.head = head,
+	.takes_reply = takes_reply,
+	.reply = reply,
 	.open_response = open_response,
 	.takes_interim = takes_interim,
 	.is_behind = is_behind,

@@ -4,9 +4,9 @@
 #include "http1/compose.h"
 #include "http1/http1_sink.h"
 
-enum client_interim http1_interim(struct client *client, struct exchange *x, bool is_own)
+enum client_interim http1_interim(struct http1_sink *sink, struct exchange *x, bool is_own)
 {
-	struct flow *out = &client->out;
+	struct flow *out = sink->flow;
 
 	if (x->request.minor == 0 && !is_own)
 		return CLIENT_INTERIM_UNKNOWN;
@@ -18,9 +18,9 @@ enum client_interim http1_interim(struct client *client, struct exchange *x, boo
 	return is_composed ? CLIENT_INTERIM_PASSED : CLIENT_INTERIM_NO_MEMORY;
 }
 
-bool http1_switch(struct client *client, struct exchange *x)
+bool http1_switch(struct http1_sink *sink, struct exchange *x)
 {
-	return compose_response(x, &client->out, false, false);
+	return compose_response(x, sink->flow, false, false);
 }
 
 /* As much as waits for one write: a block of the usual size has room for a head behind it. */
@@ -34,19 +34,19 @@ static bool may_join(const struct exchange *x, const struct flow *out)
 	       buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
 }
 
-enum pump_result http1_head(struct client *client, struct exchange *x)
+enum pump_result http1_head(struct http1_sink *sink, struct exchange *x)
 {
 	enum http_body body = x->response_framing.body;
 	bool has_no_length = body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE;
 	bool by_close = has_no_length && x->request.minor == 0;
-	size_t unsent = flow_bytes(&client->out);
+	size_t unsent = flow_bytes(sink->flow);
 	enum pump_result result = PUMP_DONE;
 
 	if (by_close)
 		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
 	bool chunked = has_no_length && !by_close;
-	http1_sink_of(x->down.sink)->chunked = chunked;
-	if (!compose_response(x, &client->out, chunked, false))
+	sink->chunked = chunked;
+	if (!compose_response(x, sink->flow, chunked, false))
 		return PUMP_NO_MEMORY;
 	/* What of the body is here already leaves with the head. */
 	if (pump_has_content(&x->down))
@@ -54,15 +54,15 @@ enum pump_result http1_head(struct client *client, struct exchange *x)
 	if (result == PUMP_NO_MEMORY)
 		return result;
 	if (result == PUMP_SOURCE_BROKEN) {
-		flow_truncate(&client->out, unsent);
+		flow_truncate(sink->flow, unsent);
 		return result;
 	}
-	client->ends_body = by_close;
-	x->answer.joined = may_join(x, &client->out);
+	sink->by_close = by_close;
+	x->answer.joined = may_join(x, sink->flow);
 	return result;
 }
 
-bool http1_reply(struct client *client, struct exchange *x)
+bool http1_reply(struct http1_sink *sink, struct exchange *x)
 {
-	return compose_reply(x, &client->out);
+	return compose_reply(x, sink->flow);
 }

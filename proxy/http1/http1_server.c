@@ -286,6 +286,7 @@ const struct server_calls http1_server_calls = {
 	.expect_head = expect_head,
 	.fetch = fetch,
 	.read_head = read_head,
+	.frame_response = http_frame_response,
 	.has_bytes = has_bytes,
 	.open_response = open_response,
 	.bytes_sent = bytes_sent,

@@ -118,5 +118,5 @@ void http1_sink_init(
 		push, end, flush, is_empty, spill, has_spilled, keeper, wake};
 
 	_Static_assert(offsetof(struct http1_sink, sink) == 0, "it begins with its sink");
-	*s = (struct http1_sink){{&calls}, stream, flow, pool, false};
+	*s = (struct http1_sink){{&calls}, stream, flow, pool, false, false};
 }

@@ -16,7 +16,8 @@ struct http1_sink {
 	struct stream *stream;
 	struct flow *flow;
 	struct buffer_pool *pool;
-	bool chunked; /* the next body */
+	bool chunked;  /* the body, */
+	bool by_close; /* or its end is that of the connection; of the latest response */
 };
 
 void http1_sink_init(struct http1_sink *sink, struct stream *stream, struct flow *flow,

@@ -31,7 +31,7 @@ static bool has_part(const struct buffer *in)
 static bool is_idle(const struct downstream *d)
 {
 	return d->state == DOWNSTREAM_OPEN && !d->client.first && d->input == INPUT_NONE &&
-	       flow_is_empty(&d->client.out) && !has_part(&d->in) && !d->stream.readable &&
+	       flow_is_empty(&d->out) && !has_part(&d->in) && !d->stream.readable &&
 	       !d->stream.woken;
 }
 

@@ -36,7 +36,7 @@ void read_requests_discard_head(struct downstream *downstream);
 
 static inline bool read_requests_are_stalled(const struct downstream *downstream)
 {
-	return buffer_used(&downstream->client.out.prefix) >= READ_REQUESTS_REPLIES_BYTES;
+	return buffer_used(&downstream->out.prefix) >= READ_REQUESTS_REPLIES_BYTES;
 }
 
 #endif

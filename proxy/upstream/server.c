@@ -93,6 +93,12 @@ enum server_head server_read_head(struct server_connection *connection)
 	return result;
 }
 
+bool server_frame_response(struct server_connection *connection, struct http_head *response,
+	enum http_method method, struct http_framing *framing)
+{
+	return connection->calls->frame_response(response, method, framing);
+}
+
 bool server_has_bytes(const struct server_connection *connection)
 {
 	return connection->calls->has_bytes(connection);

@@ -15,14 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "http/framing.h"
 #include "worker/wait.h"
 
 struct body_sink;
 struct body_source;
 struct buffer;
 struct exchange;
-struct http_framing;
-struct http_head;
 struct server_connection;
 struct worker;
 
@@ -49,6 +48,8 @@ struct server_calls {
 	/* Reads what has come, unless something is there already, and does nothing with it yet. */
 	void (*fetch)(struct server_connection *connection);
 	enum server_head (*read_head)(struct server_connection *connection);
+	bool (*frame_response)(
+		struct http_head *response, enum http_method method, struct http_framing *framing);
 	bool (*has_bytes)(const struct server_connection *connection);
 	struct body_source *(*open_response)(
 		struct server_connection *connection, const struct http_framing *framing);
@@ -101,6 +102,11 @@ uint64_t server_bytes_taken(const struct server_connection *connection);
 void server_expect_head(struct server_connection *connection, struct http_head *response);
 
 enum server_head server_read_head(struct server_connection *connection);
+
+/* How the body of the response with this head is framed, which depends on the request's method;
+ * marks the fields of this hop. False: its head can be read in several ways. */
+bool server_frame_response(struct server_connection *connection, struct http_head *response,
+	enum http_method method, struct http_framing *framing);
 
 /* Are bytes of the response here that were not taken yet? */
 bool server_has_bytes(const struct server_connection *connection);

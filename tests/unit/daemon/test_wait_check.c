@@ -329,7 +329,7 @@ static void a_connection_is_its_own(void **state)
 
 static void has_unsent(struct world *w)
 {
-	w->client.client.out.body = (struct slice){w->unsent, sizeof(w->unsent)};
+	w->client.out.body = (struct slice){w->unsent, sizeof(w->unsent)};
 }
 
 static bool client_is_sound(struct world *w, enum wait_reason reason)
@@ -359,7 +359,7 @@ static void clients(void **state)
 	assert_int_equal(sound_reasons(w), 1u << WAIT_TAKE);
 	is_being_read(w, INPUT_HEAD);
 	assert_int_equal(sound_reasons(w), 1u << WAIT_TAKE);
-	w->client.client.out.body.len = 0;
+	w->client.out.body.len = 0;
 	assert_int_equal(sound_reasons(w), 1u << WAIT_HEAD);
 	w = begin(EXCHANGE_FORWARDING);
 	assert_int_equal(sound_reasons(w), 1u << WAIT_NONE | 1u << WAIT_HEAD | 1u << WAIT_BODY);

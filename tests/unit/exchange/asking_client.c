@@ -199,7 +199,7 @@ void job_answer(struct job *job)
 
 static void write_response(struct exchange *x)
 {
-	assert_true(flow_append(&x->client->out, &x->worker->blocks,
+	assert_true(flow_append(&downstream_of(x->client)->out, &x->worker->blocks,
 		SLICE("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")));
 	exchange_end(x);
 }
@@ -228,7 +228,7 @@ static struct peer *peer_of(struct client *client)
 /* What is written is taken at once. */
 static void take(struct peer *peer)
 {
-	flow_clear(&peer->d.client.out, &peer->host->worker->blocks);
+	flow_clear(&peer->d.out, &peer->host->worker->blocks);
 }
 
 static bool is_behind(struct client *client)
@@ -356,6 +356,22 @@ static struct slice body_here(struct client *client)
 	return SLICE_NONE;
 }
 
+static unsigned frame_request(struct client *client, struct exchange *x)
+{
+	(void)client;
+	return http_frame_request(&x->request, &x->framing);
+}
+
+static bool takes_reply(const struct client *client)
+{
+	return flow_takes_prefix(&((const struct downstream *)client)->out);
+}
+
+static bool reply(struct client *client, struct exchange *x)
+{
+	return http1_reply(&downstream_of(client)->sink, x);
+}
+
 static struct body_source *open_body(struct client *client, struct exchange *x)
 {
 	return http1_source_open(&downstream_of(client)->source, &x->framing);
@@ -389,6 +405,7 @@ static const struct client_calls calls = {
 	.finish = finish,
 	.close = close_peer,
 	.exchange_ended = exchange_ended,
+	.frame_request = frame_request,
 	.request_read = request_read,
 	.body_here = body_here,
 	.body_memory = body_memory,
@@ -397,7 +414,8 @@ static const struct client_calls calls = {
 	.body_is_short = body_is_short,
 	.is_behind = is_behind,
 	.is_last = is_last,
-	.reply = http1_reply,
+	.takes_reply = takes_reply,
+	.reply = reply,
 };
 
 struct peer *peer_new(struct host *host)
@@ -415,6 +433,7 @@ struct peer *peer_new(struct host *host)
 	d->client.listener = &host->listener;
 	d->client.peer = &d->peer;
 	d->worker = host->worker;
+	http1_sink_init(&d->sink, &d->stream, &d->out, &host->worker->blocks);
 	http1_source_init(&d->source, &d->stream, &d->in, &host->worker->blocks, &d->parser);
 	d->wait.deadline.at_ms = d->wait.deadline.armed_ms = DEADLINE_NEVER;
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(0xc0000201)}};

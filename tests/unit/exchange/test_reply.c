@@ -112,7 +112,7 @@ static void it_waits_behind_what_is_borrowed(void **state)
 	struct exchange *x = given(stage, "GET /1 HTTP/1.1\r\nHost: h\r\n\r\n");
 
 	(void)state;
-	stage->client.client.out.body = SLICE("rest");
+	stage->client.out.body = SLICE("rest");
 	exchange_reply(x, 404, "x", HTTP_PROBLEM_NO_RETRY);
 	assert_int_equal(x->state, EXCHANGE_REPLYING);
 	assert_string_equal(stage_client_got(stage), "rest");

@@ -71,7 +71,7 @@ static void the_bodies_that_there_are(void **state)
 		assert_int_equal(flight_idle(stage), rows[i].is_kept);
 		assert_int_equal(strstr(got, "Connection: close\r\n") != NULL, rows[i].closes);
 		assert_int_equal(strstr(stage->client.trace, "finish") != NULL, rows[i].closes);
-		assert_int_equal(stage->client.client.ends_body, rows[i].closes);
+		assert_int_equal(stage->client.sink.by_close, rows[i].closes);
 		stage_end(stage);
 	}
 }
@@ -255,12 +255,12 @@ static void for_a_slow_one_it_is_kept(void **state)
 	stage_pass(stage, &x->connection->wait.deadline);
 	assert_true(x->down.spills);
 	flight_run(stage, x);
-	assert_non_null(stage->client.client.out.spool);
+	assert_non_null(stage->client.out.spool);
 	assert_int_not_equal(x->connection->wait.reason, WAIT_CLIENT);
 	/* It has caught up: the server waits for it again. */
 	stage_client_got(stage);
 	flight_run(stage, x);
-	assert_null(stage->client.client.out.spool);
+	assert_null(stage->client.out.spool);
 	assert_false(x->down.spills);
 	stage_end(stage);
 }
@@ -327,7 +327,7 @@ static void one_that_comes_too_early_is_held(void **state)
 	struct exchange *x = flight_begin(stage, GET);
 
 	(void)state;
-	stage->client.client.out.body = SLICE("rest"); /* of the response before it */
+	stage->client.out.body = SLICE("rest"); /* of the response before it */
 	flight_answer(
 		stage, x, "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
 	assert_true(x->interim.heads == INTERIM_HELD);
@@ -348,7 +348,7 @@ static void a_100_that_comes_too_early_is_noted(void **state)
 	struct exchange *x = flight_begin(stage, GET);
 
 	(void)state;
-	stage->client.client.out.body = SLICE("rest");
+	stage->client.out.body = SLICE("rest");
 	flight_answer(stage, x, "HTTP/1.1 100 Continue\r\n\r\n");
 	assert_true(x->interim.to_continue == CONTINUE_DUE);
 	assert_false(x->interim.heads == INTERIM_HELD);

@@ -267,7 +267,7 @@ static void a_held_interim_response_holds_no_orphan(void **state)
 	struct exchange *x = flight_begin(stage, POST);
 
 	(void)state;
-	stage->client.client.out.body = SLICE("rest");
+	stage->client.out.body = SLICE("rest");
 	flight_answer(stage, x, "HTTP/1.1 103 Early\r\n\r\n" SHORT);
 	assert_true(x->interim.heads == INTERIM_HELD);
 	client_close(&stage->client.client, "left");
@@ -276,7 +276,7 @@ static void a_held_interim_response_holds_no_orphan(void **state)
 	stage_turn(stage);
 	assert_int_equal(x->state, EXCHANGE_ENDED);
 	assert_true(x->response_progress == RESPONSE_RECEIVED);
-	stage->client.client.out.body = SLICE_NONE;
+	stage->client.out.body = SLICE_NONE;
 	stage_end(stage);
 }
 

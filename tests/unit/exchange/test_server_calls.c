@@ -128,6 +128,11 @@ static void expect_input(struct server_connection *connection)
 	stream_expect_input(&connection->stream);
 }
 
+static void stop_request(struct server_connection *connection)
+{
+	(void)connection;
+}
+
 static bool finish(struct server_connection *connection, struct buffer *kept)
 {
 	bool is_clean = !has_bytes(connection) && flow_is_empty(&self(connection)->out);
@@ -154,6 +159,7 @@ static const struct server_calls lines_of_text = {
 	.bytes = sizeof(struct line_server),
 	.open_request = open_request,
 	.write_request = write_request,
+	.stop_request = stop_request,
 	.bytes_taken = bytes_taken,
 	.expect_head = expect_head,
 	.fetch = fetch,
@@ -164,6 +170,7 @@ static const struct server_calls lines_of_text = {
 	.read_again = read_again,
 	.read_next_turn = read_next_turn,
 	.expect_input = expect_input,
+	.frame_response = http_frame_response,
 	.finish = finish,
 	.end = end,
 };

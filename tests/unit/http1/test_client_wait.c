@@ -95,7 +95,7 @@ static void end(struct world *w)
 /* There is something for the client, or nothing. */
 static void has_unsent(struct world *w, bool has)
 {
-	w->client.client.out.body = (struct slice){w->bytes, has ? sizeof(w->bytes) : 0};
+	w->client.out.body = (struct slice){w->bytes, has ? sizeof(w->bytes) : 0};
 }
 
 /* As the connection does whenever something has happened on it. */

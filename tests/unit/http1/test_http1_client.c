@@ -75,7 +75,7 @@ static void an_idle_connection_has_none(void **state)
 	assert_int_equal(calls->body_memory(client), 0);
 	assert_ptr_equal(calls->open_response(client), &c.downstream->sink.sink);
 	assert_ptr_equal(c.downstream->sink.stream, &c.downstream->stream);
-	assert_ptr_equal(c.downstream->sink.flow, &client->out);
+	assert_ptr_equal(c.downstream->sink.flow, &c.downstream->out);
 	connected_end(&c);
 }
 
@@ -90,14 +90,14 @@ static void when_one_more_interim_response_may_go(void **state)
 	struct client *client = &c.downstream->client;
 	memset(block, 'x', sizeof(block));
 	assert_true(calls->takes_interim(client));
-	flow_append(
-		&client->out, &c.stage->worker->blocks, (struct slice){block, sizeof(block) - 1});
+	flow_append(&c.downstream->out, &c.stage->worker->blocks,
+		(struct slice){block, sizeof(block) - 1});
 	assert_true(calls->takes_interim(client));
 	assert_false(c.downstream->stalled);
-	flow_append(&client->out, &c.stage->worker->blocks, SLICE("x"));
+	flow_append(&c.downstream->out, &c.stage->worker->blocks, SLICE("x"));
 	assert_false(calls->takes_interim(client));
 	assert_true(c.downstream->stalled); /* and it continues when they are written */
-	flow_clear(&client->out, &c.stage->worker->blocks);
+	flow_clear(&c.downstream->out, &c.stage->worker->blocks);
 	assert_false(calls->takes_interim(client)); /* not before it was looked at again */
 	c.downstream->stalled = false;
 	client->work = DOWNSTREAM_TURN_WORK - 1;

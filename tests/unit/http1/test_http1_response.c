@@ -31,7 +31,7 @@ static void a_100_of_our_own(void **state)
 	struct exchange *x = flight_begin(stage, GET);
 
 	(void)state;
-	assert_int_equal(http1_interim(x->client, x, true), CLIENT_INTERIM_PASSED);
+	assert_int_equal(http1_interim(&stage->client.sink, x, true), CLIENT_INTERIM_PASSED);
 	assert_string_equal(stage_client_got(stage), "HTTP/1.1 100 Continue\r\n\r\n");
 	stage_end(stage);
 }
@@ -44,7 +44,7 @@ static void a_servers_interim_head_passes(void **state)
 	const char *got;
 
 	(void)state;
-	assert_int_equal(http1_interim(x->client, x, false), CLIENT_INTERIM_PASSED);
+	assert_int_equal(http1_interim(&stage->client.sink, x, false), CLIENT_INTERIM_PASSED);
 	got = stage_client_got(stage);
 	assert_int_equal(strncmp(got, "HTTP/1.1 103 Early\r\n", 20), 0);
 	assert_has(got, "\r\nLink: a\r\n");
@@ -60,7 +60,7 @@ static void a_client_of_http_1_0_knows_none(void **state)
 	struct exchange *x = with_head(stage, GET_1_0, "HTTP/1.1 103 Early\r\n\r\n");
 
 	(void)state;
-	assert_int_equal(http1_interim(x->client, x, false), CLIENT_INTERIM_UNKNOWN);
+	assert_int_equal(http1_interim(&stage->client.sink, x, false), CLIENT_INTERIM_UNKNOWN);
 	assert_string_equal(stage_client_got(stage), "");
 	stage_end(stage);
 }
@@ -73,13 +73,13 @@ static void none_is_written_before_its_turn(void **state)
 	struct exchange *second = stage_ask(stage, GET);
 
 	(void)state;
-	assert_int_equal(http1_interim(second->client, second, false), CLIENT_INTERIM_EARLY);
-	assert_int_equal(http1_interim(second->client, second, true), CLIENT_INTERIM_EARLY);
-	first->client->out.body = SLICE("borrowed");
-	assert_int_equal(http1_interim(first->client, first, true), CLIENT_INTERIM_EARLY);
-	first->client->out.body = SLICE_NONE;
+	assert_int_equal(http1_interim(&stage->client.sink, second, false), CLIENT_INTERIM_EARLY);
+	assert_int_equal(http1_interim(&stage->client.sink, second, true), CLIENT_INTERIM_EARLY);
+	stage->client.out.body = SLICE("borrowed");
+	assert_int_equal(http1_interim(&stage->client.sink, first, true), CLIENT_INTERIM_EARLY);
+	stage->client.out.body = SLICE_NONE;
 	assert_string_equal(stage_client_got(stage), "");
-	assert_int_equal(http1_interim(first->client, first, true), CLIENT_INTERIM_PASSED);
+	assert_int_equal(http1_interim(&stage->client.sink, first, true), CLIENT_INTERIM_PASSED);
 	stage_end(stage);
 }
 
@@ -94,11 +94,13 @@ static struct {
 
 static enum pump_result head(struct client *client, struct exchange *x)
 {
-	left.result = http1_head(client, x);
+	struct stage_client *c = CONTAINER_OF(client, struct stage_client, client);
+
+	left.result = http1_head(&c->sink, x);
 	left.joined = x->answer.joined;
 	left.close_client = x->close_client;
-	left.ends_body = client->ends_body;
-	left.flow_bytes = flow_bytes(&client->out);
+	left.ends_body = c->sink.by_close;
+	left.flow_bytes = flow_bytes(&c->out);
 	return left.result;
 }
 
@@ -192,7 +194,7 @@ static void with_a_malformed_body_nothing_is_composed(void **state)
 	struct exchange *x = flight_begin(stage, GET);
 
 	(void)state;
-	flow_append(&x->client->out, &stage->worker->blocks, SLICE("before"));
+	flow_append(&stage->client.out, &stage->worker->blocks, SLICE("before"));
 	flight_answer(stage, x, CHUNKED "oh\r\n");
 	assert_int_equal(left.result, PUMP_SOURCE_BROKEN);
 	assert_int_equal(left.flow_bytes, strlen("before"));
@@ -231,7 +233,7 @@ static void what_an_answer_says(void **state)
 		struct exchange *x = flight_begin(stage, rows[i].request);
 		x->answer.status = rows[i].status;
 		x->outcome = rows[i].outcome;
-		assert_true(http1_reply(x->client, x));
+		assert_true(http1_reply(&stage->client.sink, x));
 		const char *got = stage_client_got(stage);
 		assert_has(got, rows[i].has);
 		assert_lacks(got, rows[i].lacks);
@@ -252,7 +254,7 @@ static void one_that_closes_says_so(void **state)
 	x->outcome = "no server";
 	x->answer.retry_after_ms = 1500;
 	x->close_client = true;
-	assert_true(http1_reply(x->client, x));
+	assert_true(http1_reply(&stage->client.sink, x));
 	const char *got = stage_client_got(stage);
 	assert_has(got, "\r\nConnection: close\r\n");
 	assert_has(got, "\r\nRetry-After: 2\r\n");
@@ -269,7 +271,7 @@ static void the_head_of_a_101(void **state)
 		"HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
 
 	(void)state;
-	assert_true(http1_switch(x->client, x));
+	assert_true(http1_switch(&stage->client.sink, x));
 	const char *got = stage_client_got(stage);
 	assert_int_equal(strncmp(got, "HTTP/1.1 101 Go\r\n", 17), 0);
 	assert_has(got, "pgrade: websocket\r\n");

@@ -139,7 +139,7 @@ static void those_that_are_not_idle(void **state)
 		add(&crowd, "192.0.2.1");
 	memory_peer_send(crowd.wires[0], "GET /", 5);
 	stage_turn(crowd.stage); /* a request has begun */
-	flow_append(&crowd.at[1]->client.out, &crowd.stage->worker->blocks, SLICE("x"));
+	flow_append(&crowd.at[1]->out, &crowd.stage->worker->blocks, SLICE("x"));
 	stage_at(crowd.stage, 1000);
 	memory_peer_send(crowd.wires[2], "G", 1); /* nobody has looked yet */
 	assert_ptr_equal(find(&crowd), crowd.at[3]);
@@ -154,7 +154,7 @@ static void those_that_are_not_idle(void **state)
 	last->stream.woken = true;
 	assert_null(find(&crowd));
 	last->stream.woken = false;
-	flow_clear(&crowd.at[1]->client.out, &crowd.stage->worker->blocks);
+	flow_clear(&crowd.at[1]->out, &crowd.stage->worker->blocks);
 	crowd_end(&crowd);
 }
 

@@ -148,7 +148,7 @@ static void answer_with(struct connected *c, unsigned bytes)
 	for (unsigned left = bytes; left > 0; left -= 1000)
 		connected_answer(c, 0, thousand);
 	assert_null(c->downstream->client.first);
-	assert_true(flow_is_empty(&c->downstream->client.out));
+	assert_true(flow_is_empty(&c->downstream->out));
 }
 
 /* The deadlines pass until it is closed; when, since the stage's beginning. */

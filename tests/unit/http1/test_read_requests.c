@@ -130,8 +130,7 @@ static void no_more_than_it_takes(void **state)
 	}
 	uint64_t begun = c.downstream->begun;
 	assert_true(begun < 3 * len / strlen(GET));
-	assert_true(
-		buffer_used(&c.downstream->client.out.prefix) < 3 * READ_REQUESTS_REPLIES_BYTES);
+	assert_true(buffer_used(&c.downstream->out.prefix) < 3 * READ_REQUESTS_REPLIES_BYTES);
 	assert_true(connected_is_open(&c));
 	assert_true(read_requests_are_stalled(c.downstream));
 	connected_got(&c);

@@ -129,6 +129,15 @@ static enum server_head read_head(struct server_connection *connection)
 	return asked.head;
 }
 
+static bool frame_response(
+	struct http_head *response, enum http_method method, struct http_framing *framing)
+{
+	(void)method;
+	ask("frame_response", asked.connection, response);
+	framing->length = 3;
+	return asked.yes;
+}
+
 static bool has_bytes(const struct server_connection *connection)
 {
 	ask("has_bytes", connection, NULL);
@@ -182,6 +191,7 @@ static const struct server_calls noted = {
 	.read_again = read_again,
 	.read_next_turn = read_next_turn,
 	.expect_input = expect_input,
+	.frame_response = frame_response,
 	.finish = finish,
 };
 
@@ -223,6 +233,11 @@ static void each_operation_is_its_protocols(void **state)
 	assert_asked(&connection, "expect_input", NULL);
 	for (unsigned yes = 0; yes < 2; yes++) {
 		asked.yes = yes;
+		assert_int_equal(
+			server_frame_response(&connection, &response, HTTP_METHOD_GET, &framing),
+			yes);
+		assert_asked(&connection, "frame_response", &response);
+		assert_int_equal(framing.length, 3);
 		assert_int_equal(server_has_bytes(&connection), yes);
 		assert_asked(&connection, "has_bytes", NULL);
 		assert_int_equal(server_write_request(&connection, exchange), yes);

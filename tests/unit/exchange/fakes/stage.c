@@ -143,6 +143,12 @@ static void exchange_ended(struct client *client, struct exchange *exchange)
 		self(client)->last = NULL;
 }
 
+static unsigned frame_request(struct client *client, struct exchange *exchange)
+{
+	(void)client;
+	return http_frame_request(&exchange->request, &exchange->framing);
+}
+
 static void request_read(struct client *client, struct exchange *exchange, bool upgrades)
 {
 	assert_true(exchange_has_request(exchange));
@@ -152,7 +158,7 @@ static void request_read(struct client *client, struct exchange *exchange, bool 
 static bool begin_tunnel(struct client *client, struct exchange *exchange)
 {
 	note(client, "tunnel ");
-	return http1_switch(client, exchange);
+	return http1_switch(&self(client)->sink, exchange);
 }
 
 static bool become_tunnel(struct client *client, struct exchange *exchange, bool is_read)
@@ -167,9 +173,9 @@ static void leave(struct client *client, struct client_rest *rest)
 	struct stage_client *c = self(client);
 
 	note(client, "leave ");
-	*rest = (struct client_rest){stream_export(&c->stream), c->in, client->out};
+	*rest = (struct client_rest){stream_export(&c->stream), c->in, c->out};
 	c->in = (struct buffer){0};
-	client->out = (struct flow){0};
+	c->out = (struct flow){0};
 	client->first = c->last = NULL;
 	/* As many as stand in the listener's count: one that came for this. */
 	current->daemon.node.clients++;
@@ -212,6 +218,26 @@ static bool body_is_short(struct client *client, const struct exchange *exchange
 	return http1_body_is_short(&self(client)->source, exchange);
 }
 
+static enum client_interim interim(struct client *client, struct exchange *exchange, bool is_own)
+{
+	return http1_interim(&self(client)->sink, exchange, is_own);
+}
+
+static enum pump_result head(struct client *client, struct exchange *exchange)
+{
+	return http1_head(&self(client)->sink, exchange);
+}
+
+static bool takes_reply(const struct client *client)
+{
+	return flow_takes_prefix(&((const struct stage_client *)client)->out);
+}
+
+static bool reply(struct client *client, struct exchange *exchange)
+{
+	return http1_reply(&self(client)->sink, exchange);
+}
+
 static struct body_sink *open_response(struct client *client)
 {
 	return &self(client)->sink.sink;
@@ -239,6 +265,7 @@ static const struct client_calls client_calls = {
 	.finish = finish,
 	.close = close_client,
 	.exchange_ended = exchange_ended,
+	.frame_request = frame_request,
 	.request_read = request_read,
 	.begin_tunnel = begin_tunnel,
 	.become_tunnel = become_tunnel,
@@ -249,9 +276,10 @@ static const struct client_calls client_calls = {
 	.open_body = open_body,
 	.body_is_whole = body_is_whole,
 	.body_is_short = body_is_short,
-	.interim = http1_interim,
-	.head = http1_head,
-	.reply = http1_reply,
+	.interim = interim,
+	.head = head,
+	.takes_reply = takes_reply,
+	.reply = reply,
 	.open_response = open_response,
 	.takes_interim = takes_interim,
 	.is_behind = is_behind,
@@ -280,7 +308,7 @@ static void open_client(struct stage *stage, struct stage_client *c)
 	c->wire =
 		memory_stream_open(&c->stream, &stage->worker->streams, STAGE_ROOM, &stream_calls);
 	http1_source_init(&c->source, &c->stream, &c->in, &stage->worker->blocks, &c->parser);
-	http1_sink_init(&c->sink, &c->stream, &c->client.out, &stage->worker->blocks);
+	http1_sink_init(&c->sink, &c->stream, &c->out, &stage->worker->blocks);
 }
 
 static void end_client(struct stage *stage, struct stage_client *c)
@@ -289,7 +317,7 @@ static void end_client(struct stage *stage, struct stage_client *c)
 		close_client(&c->client, "the end");
 	stream_close(&c->stream);
 	memory_peer_close(c->wire);
-	flow_clear(&c->client.out, &stage->worker->blocks);
+	flow_clear(&c->out, &stage->worker->blocks);
 	buffer_release(&c->in, &stage->worker->blocks);
 	http_parser_end(&c->parser);
 	forwarding_clear(&c->forwarding);
@@ -354,8 +382,8 @@ const char *stage_client_got(struct stage *stage)
 	struct stage_client *c = stage->asks;
 	uint64_t written = 0;
 
-	if (!flow_is_empty(&c->client.out))
-		flow_write(&c->client.out, &c->stream, &stage->worker->blocks, &written);
+	if (!flow_is_empty(&c->out))
+		flow_write(&c->out, &c->stream, &stage->worker->blocks, &written);
 	long len = memory_peer_receive(c->wire, text, STAGE_ROOM);
 	text[len > 0 ? len : 0] = '\0';
 	return text;

@@ -54,6 +54,7 @@ struct stage_client {
 	struct stream stream;
 	struct memory_peer *wire;
 	struct buffer in;
+	struct flow out;
 	struct http_parser parser;
 	struct http1_source source;
 	struct http1_sink sink;
