@@ -287,7 +287,7 @@ void exchange_forget_answer(struct exchange *x)
 void exchange_close_connection(struct exchange *x, struct server_connection *connection)
 {
 	if (x->owner.use.session)
-		parting_close(server_stream(connection), x->worker, &x->owner.use);
+		parting_close_server(connection, x->worker, &x->owner.use);
 	server_connection_close(connection);
 }
 

@@ -75,7 +75,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	struct worker *worker = x->worker;
 	struct server_connection *connection = x->connection;
 	const struct conf_upstream *conf = x->upstream->conf;
-	const char *more = connection ? stream_why(server_stream(connection)) : NULL;
+	const char *more = connection ? server_why(connection) : NULL;
 	const char *seen = more ? more : why; /* by us: clients get no more than `why` */
 	bool no_byte = !connection || (!server_has_bytes(connection) && !x->times.first_byte_ns);
 	bool silent = connection && no_byte && !is_timeout;
@@ -236,8 +236,7 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 		exchange_abort(x, "no memory");
 		break;
 	case PUMP_SPOOL_FAILED:
-		/* An end of data may pass for the end of the request. */
-		stream_reset_at_close(server_stream(x->connection));
+		server_spoil_request(x->connection);
 		exchange_drop_connection(x);
 		exchange_reply(x, 503, "temporary file failed", 1000);
 		break;
@@ -257,7 +256,7 @@ static void note_sent(struct exchange *x)
 	if (x->attempt.reach == REACH_NONE)
 		x->attempt.reach = REACH_SENT;
 	if (x->owner.use.session) /* another node continues then */
-		stream_reset_at_death(server_stream(x->connection));
+		server_reset_at_death(x->connection);
 }
 
 /* What of the body is here already leaves with the head. It is taken now and not before: until now

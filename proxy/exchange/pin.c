@@ -20,7 +20,7 @@ void pin_close(void *ctx, void *memory)
 	(void)ctx;
 	log_debug("upstream %s: server %s: a session's connection is closed after %u requests",
 		pin->server->upstream->name, pin->server->address, pin->connection.requests);
-	stream_export_close(&pin->connection.stream);
+	passed_connection_close(&pin->connection);
 	pool_forget(pin->server);
 	server_state_release(pin->server);
 	free(pin);
@@ -67,7 +67,7 @@ enum pin_result pin_take(struct exchange *x, const struct server_events *events,
 	server = upstream_server_of(x->upstream, pin->server);
 	/* Nothing is due on it: anything to read, an end most likely, makes it useless. */
 	if (!server || !passed_connection_is_of(&pin->connection, server) ||
-		!stream_export_is_silent(&pin->connection.stream) ||
+		!passed_connection_is_silent(&pin->connection) ||
 		server_mode(server) == SERVER_DISABLED ||
 		!server_may_serve(server, worker_now_ms(worker))) {
 		pin_close(NULL, pin);

@@ -309,7 +309,7 @@ static bool is_short(const struct exchange *x)
 
 static bool is_all_confirmed(const struct exchange *x)
 {
-	return is_short(x) || !parting_is_due(server_stream(x->connection), &x->owner.use);
+	return is_short(x) || !parting_is_due(x->connection, &x->owner.use);
 }
 
 /* For max_in_flight = auto: its server's time, without that of its client. One whose client has

@@ -78,6 +78,11 @@ static void stop_request(struct server_connection *connection)
 	stream_end_output(&connection->stream);
 }
 
+static void spoil_request(struct server_connection *connection)
+{
+	stream_reset_at_close(&connection->stream);
+}
+
 static uint64_t bytes_taken(const struct server_connection *connection)
 {
 	return connection->stream.sent;
@@ -213,6 +218,13 @@ static enum server_head read_head(struct server_connection *connection)
 	}
 }
 
+static bool frame_response(struct server_connection *connection, struct http_head *response,
+	enum http_method method, struct http_framing *framing)
+{
+	(void)connection;
+	return http_frame_response(response, method, framing);
+}
+
 /* ---- the response's body --------------------------------------------------------------------- */
 
 static struct body_source *open_response(
@@ -282,11 +294,12 @@ const struct server_calls http1_server_calls = {
 	.open_request = open_request,
 	.write_request = write_request,
 	.stop_request = stop_request,
+	.spoil_request = spoil_request,
 	.bytes_taken = bytes_taken,
 	.expect_head = expect_head,
 	.fetch = fetch,
 	.read_head = read_head,
-	.frame_response = http_frame_response,
+	.frame_response = frame_response,
 	.has_bytes = has_bytes,
 	.open_response = open_response,
 	.bytes_sent = bytes_sent,

@@ -6,6 +6,7 @@
 #include "ownership/owner_use.h"
 #include "loop/deadline.h"
 #include "net/stream.h"
+#include "upstream/server_connection.h"
 #include "worker/worker.h"
 #include "worker/worker_clock.h"
 
@@ -74,6 +75,22 @@ static void on_owner(struct owner_use *use)
 	end(CONTAINER_OF(use, struct parting, use));
 }
 
+static bool is_due(const struct stream *stream, const struct owner_use *use)
+{
+	return use->session && !use->node && stream->open && stream_has_untaken(stream);
+}
+
+bool parting_is_due(struct server_connection *connection, const struct owner_use *use)
+{
+	return is_due(server_stream(connection), use);
+}
+
+void parting_close_server(
+	struct server_connection *connection, struct worker *worker, const struct owner_use *use)
+{
+	parting_close(server_stream(connection), worker, use);
+}
+
 bool partings_give_up(struct worker *worker)
 {
 	struct parting *p = ownership_part(worker)->partings;
@@ -124,16 +141,11 @@ static bool may_part(
 	       owner_is_valid(node_owners(worker->node), use);
 }
 
-bool parting_is_due(const struct stream *stream, const struct owner_use *use)
-{
-	return use->session && !use->node && stream->open && stream_has_untaken(stream);
-}
-
 void parting_close(struct stream *stream, struct worker *worker, const struct owner_use *use)
 {
 	struct parting *p;
 
-	if (!parting_is_due(stream, use)) {
+	if (!is_due(stream, use)) {
 		stream_close(stream);
 		return;
 	}

@@ -19,6 +19,7 @@
 #define PARTINGS_MOST 256
 
 struct owner_use;
+struct server_connection;
 struct stream;
 struct worker;
 
@@ -26,12 +27,15 @@ struct worker;
  * early, before it has read the request. Its connection can't serve others: what is left of the
  * request would be sent even when the session is another node's by then. Only one with a body, or
  * a long head, has to be asked about. */
-bool parting_is_due(const struct stream *stream, const struct owner_use *use);
+bool parting_is_due(struct server_connection *connection, const struct owner_use *use);
 
 /* Closes a connection to a server, on which something was sent under this ownership, if any; that
  * stays the caller's. What is unconfirmed is discarded if the lease is over, there are too many, or
  * without memory. */
 void parting_close(struct stream *stream, struct worker *worker, const struct owner_use *use);
+/* The same of one that an exchange has, up to the closing of the connection itself. */
+void parting_close_server(
+	struct server_connection *connection, struct worker *worker, const struct owner_use *use);
 
 /* Discards the oldest, which holds a descriptor. False: there is none. */
 bool partings_give_up(struct worker *worker);

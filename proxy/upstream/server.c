@@ -74,6 +74,11 @@ bool server_write_request(struct server_connection *connection, struct exchange 
 	return connection->calls->write_request(connection, exchange);
 }
 
+void server_spoil_request(struct server_connection *connection)
+{
+	connection->calls->spoil_request(connection);
+}
+
 uint64_t server_bytes_taken(const struct server_connection *connection)
 {
 	return connection->calls->bytes_taken(connection);
@@ -96,7 +101,7 @@ enum server_head server_read_head(struct server_connection *connection)
 bool server_frame_response(struct server_connection *connection, struct http_head *response,
 	enum http_method method, struct http_framing *framing)
 {
-	return connection->calls->frame_response(response, method, framing);
+	return connection->calls->frame_response(connection, response, method, framing);
 }
 
 bool server_has_bytes(const struct server_connection *connection)

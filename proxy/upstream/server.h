@@ -42,14 +42,15 @@ struct server_calls {
 		struct server_connection *connection, struct http_head *response);
 	bool (*write_request)(struct server_connection *connection, struct exchange *exchange);
 	void (*stop_request)(struct server_connection *connection);
+	void (*spoil_request)(struct server_connection *connection);
 	uint64_t (*bytes_taken)(const struct server_connection *connection);
 
 	void (*expect_head)(struct server_connection *connection, struct http_head *response);
 	/* Reads what has come, unless something is there already, and does nothing with it yet. */
 	void (*fetch)(struct server_connection *connection);
 	enum server_head (*read_head)(struct server_connection *connection);
-	bool (*frame_response)(
-		struct http_head *response, enum http_method method, struct http_framing *framing);
+	bool (*frame_response)(struct server_connection *connection, struct http_head *response,
+		enum http_method method, struct http_framing *framing);
 	bool (*has_bytes)(const struct server_connection *connection);
 	struct body_source *(*open_response)(
 		struct server_connection *connection, const struct http_framing *framing);
@@ -86,6 +87,10 @@ bool server_write_request(struct server_connection *connection, struct exchange 
  * end.
  */
 void server_stop_request(struct server_connection *connection);
+
+/* What was sent of the request is not all of it, and never will be: the end of the connection,
+ * which the caller closes, must not pass for that of the request. */
+void server_spoil_request(struct server_connection *connection);
 
 /* events->send_request comes when others of this round are to be sent as well. */
 void server_send_later(struct server_connection *connection);

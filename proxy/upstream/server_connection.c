@@ -190,6 +190,16 @@ bool server_has_untaken(const struct server_connection *connection)
 	return stream_has_untaken(&connection->stream);
 }
 
+void server_reset_at_death(struct server_connection *connection)
+{
+	stream_reset_at_death(&connection->stream);
+}
+
+const char *server_why(const struct server_connection *connection)
+{
+	return stream_why(&connection->stream);
+}
+
 struct stream *server_stream(struct server_connection *connection)
 {
 	return &connection->stream;
@@ -311,6 +321,16 @@ bool server_connection_is_current(const struct server_connection *connection)
 {
 	return server_addresses_has(
 		&connection->known->addresses, connection->slot, connection->address_id);
+}
+
+bool passed_connection_is_silent(const struct passed_connection *passed)
+{
+	return stream_export_is_silent(&passed->stream);
+}
+
+void passed_connection_close(struct passed_connection *passed)
+{
+	stream_export_close(&passed->stream);
 }
 
 bool passed_connection_is_of(const struct passed_connection *passed, const struct server *server)

@@ -101,6 +101,10 @@ bool server_has_input(struct server_connection *connection);
 /* Has its system not yet confirmed all that was sent? Asks ours, which sends the rest in its own
  * time, also when the connection is closed. */
 bool server_has_untaken(const struct server_connection *connection);
+/* If this process dies, what its system still holds for the server does not leave. */
+void server_reset_at_death(struct server_connection *connection);
+/* Why it has failed, where more is known than that it has. NULL: nothing. */
+const char *server_why(const struct server_connection *connection);
 /* To be closed before the connection is. */
 struct stream *server_stream(struct server_connection *connection);
 /* Its server's. */
@@ -114,6 +118,11 @@ struct passed_connection server_connection_export(struct server_connection *conn
  * server's. NULL without memory, the connection closed. */
 struct server_connection *server_connection_import(struct worker *worker, struct server *server,
 	struct server_user user, struct passed_connection *passed);
+
+/* Is there nothing to read on it, no end either? Asks the system. */
+bool passed_connection_is_silent(const struct passed_connection *passed);
+
+void passed_connection_close(struct passed_connection *passed);
 
 /* Would a new connection be to the same address with the same TLS? */
 bool passed_connection_is_of(const struct passed_connection *passed, const struct server *server);

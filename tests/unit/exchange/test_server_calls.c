@@ -128,7 +128,14 @@ static void expect_input(struct server_connection *connection)
 	stream_expect_input(&connection->stream);
 }
 
-static void stop_request(struct server_connection *connection)
+static bool frame_response(struct server_connection *connection, struct http_head *response,
+	enum http_method method, struct http_framing *framing)
+{
+	(void)connection;
+	return http_frame_response(response, method, framing);
+}
+
+static void cut_request(struct server_connection *connection)
 {
 	(void)connection;
 }
@@ -159,7 +166,8 @@ static const struct server_calls lines_of_text = {
 	.bytes = sizeof(struct line_server),
 	.open_request = open_request,
 	.write_request = write_request,
-	.stop_request = stop_request,
+	.stop_request = cut_request,
+	.spoil_request = cut_request,
 	.bytes_taken = bytes_taken,
 	.expect_head = expect_head,
 	.fetch = fetch,
@@ -170,7 +178,7 @@ static const struct server_calls lines_of_text = {
 	.read_again = read_again,
 	.read_next_turn = read_next_turn,
 	.expect_input = expect_input,
-	.frame_response = http_frame_response,
+	.frame_response = frame_response,
 	.finish = finish,
 	.end = end,
 };

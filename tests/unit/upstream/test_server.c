@@ -112,6 +112,11 @@ static bool write_request(struct server_connection *connection, struct exchange 
 	return asked.yes;
 }
 
+static void spoil_request(struct server_connection *connection)
+{
+	ask("spoil_request", connection, NULL);
+}
+
 static uint64_t bytes_taken(const struct server_connection *connection)
 {
 	ask("bytes_taken", connection, NULL);
@@ -129,11 +134,11 @@ static enum server_head read_head(struct server_connection *connection)
 	return asked.head;
 }
 
-static bool frame_response(
-	struct http_head *response, enum http_method method, struct http_framing *framing)
+static bool frame_response(struct server_connection *connection, struct http_head *response,
+	enum http_method method, struct http_framing *framing)
 {
 	(void)method;
-	ask("frame_response", asked.connection, response);
+	ask("frame_response", connection, response);
 	framing->length = 3;
 	return asked.yes;
 }
@@ -182,6 +187,7 @@ static const struct server_calls noted = {
 	.open_request = open_request,
 	.write_request = write_request,
 	.stop_request = stop_request,
+	.spoil_request = spoil_request,
 	.bytes_taken = bytes_taken,
 	.expect_head = expect_head,
 	.read_head = read_head,
@@ -217,6 +223,8 @@ static void each_operation_is_its_protocols(void **state)
 	assert_asked(&connection, "open_request", &response);
 	server_stop_request(&connection);
 	assert_asked(&connection, "stop_request", NULL);
+	server_spoil_request(&connection);
+	assert_asked(&connection, "spoil_request", NULL);
 	assert_int_equal(server_bytes_taken(&connection), 7);
 	assert_asked(&connection, "bytes_taken", NULL);
 	server_expect_head(&connection, &response);
