@@ -112,10 +112,9 @@ all = cookie:c = x
     with t.point("a path that servers read in several ways, where the condition depends on it"):
         origin = t.origin()
         sluice = t.sluice("[match admin]\nall = path ^= /admin\n" + to(origin, route="deny = match:admin"))
-        client = t.client(sluice)
         for target, status in (("/admin/x", 403), ("//admin", 400), ("/admin%2f..%2fpublic", 400), ("/x/..;/admin", 400),
-                               ("/x;a=1//y", 200), ("/public/..%2fz", 200)):
-            equal(client.ask(target).status, status, target)
+                               ("/x;a=1//y", 200), ("/public//z", 200)):
+            equal(t.client(sluice).ask(target).status, status, target)
 
 
 @group("explain")

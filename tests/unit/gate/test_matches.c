@@ -138,6 +138,35 @@ static void what_is_too_costly_is_undecided(void **state)
 	end(&f);
 }
 
+/* Servers may read another path than keys know. */
+static void each_reading_of_a_path_must_agree(void **state)
+{
+	const struct conf *conf =
+		conf_of("[match m]\nall = path ^= /admin\n[route r]\nupstream = u\n");
+	static const struct {
+		const char *odd, *path;
+		bool undecided;
+	} rows[] = {
+		{"/admin%2f..%2fpublic", "/public", true},
+		{"//admin", "/admin", true},
+		{"/public//x", "/public/x", false},
+		{"/admin//x", "/admin/x", false},
+	};
+	struct match_table *table = match_table_new(conf);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct http_head head;
+		struct identity_input input = input_of(&head, "r", "");
+		input.path = slice_of(rows[i].path);
+		input.odd_path = slice_of(rows[i].odd);
+		matches_find(table, 1, &input);
+		assert_int_equal(input.matches.undecided, rows[i].undecided);
+	}
+	match_table_free(table);
+	conf_release(conf);
+}
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 static enum gate_outcome ask(struct fixture *f, const char *fields)
@@ -284,6 +313,7 @@ UNIT_SUITE(test_matches)
 		cmocka_unit_test(parameters),
 		cmocka_unit_test(matches_of_matches),
 		cmocka_unit_test(what_is_too_costly_is_undecided),
+		cmocka_unit_test(each_reading_of_a_path_must_agree),
 		cmocka_unit_test(limits_apply_by_their_conditions),
 		cmocka_unit_test(only_limited_when_it_holds),
 		cmocka_unit_test(plans_by_condition),
