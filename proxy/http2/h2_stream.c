@@ -417,6 +417,13 @@ static void exchange_ended(struct client *client, struct exchange *exchange)
 	h2_run_later(stream);
 }
 
+/* By the head as HTTP/1 would have it, which says whether a body comes (h2_head_finish). */
+static unsigned frame_request(struct client *client, struct exchange *exchange)
+{
+	(void)client;
+	return http_frame_request(&exchange->request, &exchange->framing);
+}
+
 static void request_read(struct client *client, struct exchange *exchange, bool upgrades)
 {
 	(void)client;
@@ -489,6 +496,13 @@ static bool body_is_short(struct client *client, const struct exchange *exchange
 	return false;
 }
 
+/* It is the only one on its stream. */
+static bool takes_reply(const struct client *client)
+{
+	(void)client;
+	return true;
+}
+
 static struct body_sink *open_response(struct client *client)
 {
 	return &h2_stream_of(client)->sink.sink;
@@ -524,6 +538,7 @@ const struct client_calls h2_client_calls = {
 	.finish = finish,
 	.close = close_client,
 	.exchange_ended = exchange_ended,
+	.frame_request = frame_request,
 	.request_read = request_read,
 	.begin_tunnel = begin_tunnel,
 	.body_here = body_here,
@@ -534,6 +549,7 @@ const struct client_calls h2_client_calls = {
 	.body_is_short = body_is_short,
 	.interim = h2_interim,
 	.head = h2_head_out,
+	.takes_reply = takes_reply,
 	.reply = h2_reply,
 	.open_response = open_response,
 	.takes_interim = takes_interim,
