@@ -196,7 +196,7 @@ static bool cookie_passes(const struct test *test, struct identity_input *input)
 static bool parameter_passes(const struct test *test, struct identity_input *input)
 {
 	struct slice name = {test->conf->source.name, test->conf->source.name_len}, value;
-	struct slice rest = input->query;
+	struct pairs_parameters rest = {.query = input->query};
 
 	while (pairs_next_parameter(&rest, name, &value)) {
 		if (encoded_passes(test, value, input))

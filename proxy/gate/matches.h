@@ -7,9 +7,9 @@
  *
  * A field, cookie or parameter that occurs several times passes a test if one of its values does;
  * with ! the test holds if none does. Names and values of parameters, and values of cookies, are
- * compared decoded. Fields are compared as they came, names of hosts in lower case, paths in the
- * form that keys know; one that servers may read in several ways must have the same outcome in each
- * (http/path_readings.h).
+ * compared decoded; names that some servers take for the test's count, too (pairs.h). Fields are
+ * compared as they came, names of hosts in lower case, paths in the form that keys know; one that
+ * servers may read in several ways must have the same outcome in each (http/path_readings.h).
  */
 #ifndef GATE_MATCHES_H
 #define GATE_MATCHES_H

@@ -156,6 +156,19 @@ static struct slice without_quotes(struct slice value)
 	return (struct slice){value.at + 1, value.len - 2};
 }
 
+/* Is it `name`, or would some server take it for that? */
+static bool is_cookie_for(struct slice pair, struct slice name, struct slice *value)
+{
+	const char *sign = memchr(pair.at, '=', pair.len);
+
+	if (!sign || (!is_pair(pair, name, value) && !is_spaced_pair(pair, name) &&
+			     !is_alike_pair(pair, name)))
+		return false;
+	*value = slice_trim((struct slice){sign + 1, (size_t)(pair.at + pair.len - sign - 1)});
+	*value = without_quotes(*value);
+	return true;
+}
+
 bool pairs_next_cookie(const struct http_head *head, struct slice name, struct pairs_place *place,
 	struct slice *value)
 {
@@ -163,10 +176,8 @@ bool pairs_next_cookie(const struct http_head *head, struct slice name, struct p
 
 	for (;;) {
 		while (take_piece(&place->rest, ';', &pair)) {
-			if (!is_pair(slice_trim(pair), name, value))
-				continue;
-			*value = without_quotes(*value);
-			return true;
+			if (is_cookie_for(slice_trim(pair), name, value))
+				return true;
 		}
 		while (place->field < head->field_count &&
 			head->fields[place->field].id != HTTP_FIELD_COOKIE)
@@ -177,28 +188,30 @@ bool pairs_next_cookie(const struct http_head *head, struct slice name, struct p
 	}
 }
 
-/* Is it `name`, decoded, and '='? */
-static bool is_decoded_pair(struct slice pair, struct slice name, struct slice *value)
+static bool is_parameter_for(struct slice pair, struct slice name, struct slice *value)
 {
-	size_t at = 0;
+	const char *sign = memchr(pair.at, '=', pair.len);
 
-	for (size_t i = 0; i < name.len; i++) {
-		if (at >= pair.len || pair.at[at] == '=' || decode_at(pair, &at) != name.at[i])
-			return false;
-	}
-	if (at >= pair.len || pair.at[at] != '=')
+	if (!sign || !is_alike(pair, name, true))
 		return false;
-	*value = (struct slice){pair.at + at + 1, pair.len - at - 1};
+	*value = (struct slice){sign + 1, (size_t)(pair.at + pair.len - sign - 1)};
 	return true;
 }
 
-bool pairs_next_parameter(struct slice *query, struct slice name, struct slice *value)
+bool pairs_next_parameter(struct pairs_parameters *rest, struct slice name, struct slice *value)
 {
-	struct slice pair;
+	struct slice piece;
 
-	while (take_piece(query, '&', &pair)) {
-		if (is_decoded_pair(pair, name, value))
+	for (;;) {
+		while (take_piece(&rest->pieces, ';', &piece)) {
+			if (is_parameter_for(piece, name, value))
+				return true;
+		}
+		if (!take_piece(&rest->query, '&', &piece))
+			return false;
+		if (memchr(piece.at, ';', piece.len))
+			rest->pieces = piece;
+		if (is_parameter_for(piece, name, value))
 			return true;
 	}
-	return false;
 }

@@ -20,8 +20,9 @@ struct slice pairs_cookie(const struct http_head *head, struct slice name, bool 
  * a server might take for it. */
 struct slice pairs_parameter(struct slice query, struct slice name, bool *ambiguous);
 
-/* Takes the next cookie of that name off the Cookie fields, from `*place`, which is zero at the
- * beginning. Its value is without quotes. False: there is none more. */
+/* Takes the next cookie off the Cookie fields that has this name or that some server takes for it,
+ * from `*place`, which is zero at the beginning. Its value is without quotes. False: there is none
+ * more. */
 struct pairs_place {
 	unsigned field;    /* of the head */
 	struct slice rest; /* of its value */
@@ -29,8 +30,13 @@ struct pairs_place {
 bool pairs_next_cookie(const struct http_head *head, struct slice name, struct pairs_place *place,
 	struct slice *value);
 
-/* Takes the next parameter of that name, compared decoded, off `query`; its value is as it came. */
-bool pairs_next_parameter(struct slice *query, struct slice name, struct slice *value);
+/* Takes the next parameter off `rest` that has this name or that some server takes for it (Q=,
+ * %71=, q[]=, and q= behind a ';'); its value is as it came. */
+struct pairs_parameters {
+	struct slice query;  /* what is left of it */
+	struct slice pieces; /* of the last parameter: between ';' */
+};
+bool pairs_next_parameter(struct pairs_parameters *rest, struct slice name, struct slice *value);
 
 /* True: the text begins with %XX, and `*byte` is its decoded value. */
 bool pairs_is_escape(struct slice text, char *byte);

@@ -56,6 +56,9 @@ static void fields(void **state)
 		{"cookie:sid = a", "Cookie: sid=b\nCookie: sid=\"a\"\n", true},
 		{"cookie:sid = a", "Cookie: SID=a; xsid=a\n", false},
 		{"cookie:sid = a b", "Cookie: sid=a%20b\n", true},
+		{"cookie:sid = a", "Cookie: sid =a\n", true},
+		{"cookie:sid = a", "Cookie: x=1; sid= \"a\"\n", true},
+		{"cookie:sid = a", "Cookie: %73id=a\n", true},
 		{"method = POST, GET", "", true},
 		{"method = POST", "", false},
 		{"host = H", "", true},
@@ -76,6 +79,34 @@ static void fields(void **state)
 static void a_query(struct identity_input *input)
 {
 	input->query = SLICE("b=2&%71=a+b%21&q=&c");
+}
+
+static const char *spelled;
+
+static void spell(struct identity_input *input)
+{
+	input->query = slice_of(spelled);
+}
+
+/* Some server takes each for q. */
+static void spellings_of_parameters(void **state)
+{
+	static const char *const alike[] = {"q=x", "Q=x", "%71=x", "q[]=x", "a=1;q=x", "q=x;y",
+		"q=y;q=x", "q=1&q%00=x", "a;q=x&b"};
+	static const char *const others[] = {"qq=x", "a=q=x", "q", "q=xx", "", ";", "q=y;z=x"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(alike) / sizeof(alike[0]); i++) {
+		spelled = alike[i];
+		assert_true(holds_for("query:q = x", "", spell));
+		assert_false(holds_for("!query:q = x", "", spell));
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		spelled = others[i];
+		assert_false(holds_for("query:q = x", "", spell));
+	}
+	spelled = "q=x;y";
+	assert_true(holds_for("query:q = x;y", "", spell));
 }
 
 static void parameters(void **state)
@@ -311,6 +342,7 @@ UNIT_SUITE(test_matches)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fields),
 		cmocka_unit_test(parameters),
+		cmocka_unit_test(spellings_of_parameters),
 		cmocka_unit_test(matches_of_matches),
 		cmocka_unit_test(what_is_too_costly_is_undecided),
 		cmocka_unit_test(each_reading_of_a_path_must_agree),
