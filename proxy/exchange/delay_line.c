@@ -32,6 +32,7 @@ struct delay_woken {
 struct delay_lines {
 	atomic_uint in_line; /* over all lines */
 	atomic_uint changes;
+	atomic_uint frees[SHARDS]; /* of limits that an authority judges */
 	unsigned workers;
 	struct delay_shard shards[SHARDS];
 	struct delay_woken woken[]; /* [workers] */
@@ -282,10 +283,38 @@ static bool is_any_in_line(struct delay_lines *lines)
 	return atomic_fetch_add(&lines->in_line, 0) > 0;
 }
 
+/* relaxed in both: who asks has read before it asks, and reads again when it is answered; what was
+ * freed after that finds it in line */
+static void count_frees(struct delay_lines *lines, const struct gate_identity *identity)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+
+	for (unsigned i = 0, count = gate_charges(identity, charges); i < count; i++) {
+		size_t shard = hash_of(charges[i].limit, charges[i].caller.lo) % SHARDS;
+		if (gate_limit_at(identity, i)->delay_max_ms > 0)
+			atomic_fetch_add_explicit(&lines->frees[shard], 1, memory_order_relaxed);
+	}
+}
+
+uint32_t delay_frees(struct delay_lines *lines, const struct gate_identity *identity)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	uint32_t sum = atomic_load_explicit(&lines->changes, memory_order_relaxed);
+
+	for (unsigned i = 0, count = gate_charges(identity, charges); i < count; i++) {
+		size_t shard = hash_of(charges[i].limit, charges[i].caller.lo) % SHARDS;
+		if (gate_limit_at(identity, i)->delay_max_ms > 0)
+			sum += atomic_load_explicit(&lines->frees[shard], memory_order_relaxed);
+	}
+	return sum;
+}
+
 void delay_freed(struct delay_lines *lines, const struct gate_identity *identity)
 {
 	struct throttle_charge charges[GATE_LIMITS_MAX];
 
+	if (identity->authority)
+		count_frees(lines, identity);
 	if (!is_any_in_line(lines))
 		return;
 	for (unsigned i = 0, count = gate_charges(identity, charges); i < count; i++) {

@@ -38,6 +38,8 @@ struct delay_place {
 	bool is_woken;   /* on its worker's list, until that has read it */
 	bool has_looked; /* since it was the first that waits; its worker's */
 	bool has_missed; /* it was woken, and could not look; its worker's */
+	bool asks_twice; /* it was woken: what became free may reach the authority behind the
+			  * question, by another connection; its worker's */
 };
 
 /* NULL without memory. */
@@ -76,6 +78,11 @@ void delay_leave(struct delay_place *place);
 /* Have callers, plans or limits changed since its caller was determined? Then that is done again.
  */
 bool delay_has_changed(struct delay_place *place);
+
+/* A number that differs when capacity of the identity's limits that delay, which an authority
+ * judges, has become free, or all have changed: one that asks is not in line yet, and is not woken.
+ */
+uint32_t delay_frees(struct delay_lines *lines, const struct gate_identity *identity);
 
 /* Capacity of these limits may be free. Any thread. */
 void delay_freed(struct delay_lines *lines, const struct gate_identity *identity);

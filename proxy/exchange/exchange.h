@@ -216,6 +216,7 @@ struct exchange_turn {
 	uint64_t paced_ns;      /* `unplaced`: charged to the upstream's pace */
 	uint64_t wait_ends_ms;  /* QUEUED: queue_timeout is over */
 	uint64_t question;      /* ASKING: its number; 0: none is pending */
+	uint32_t frees;         /* delay_frees when it was asked */
 	void (*judged)(struct exchange *exchange); /* ASKING: what comes next, unless refused */
 
 	struct ticket ticket;     /* from here on: not cleared */

@@ -41,6 +41,18 @@ static struct authority_question question_of(struct exchange *x)
 	};
 }
 
+/* It is to wait, and did what it waits for become free while it was asked, so that it is to ask
+ * once more? `asks_twice`: it was woken to ask. */
+static void look_once_more(struct exchange *x, bool asks_twice)
+{
+	if (x->gate->verdict.outcome != GATE_DELAY || !x->turn.in_line)
+		return;
+	if (asks_twice ||
+		x->turn.frees != delay_frees(node_delays(x->worker->node), &x->gate->identity))
+		delay_miss(&x->turn.place);
+	x->turn.place.asks_twice = false;
+}
+
 /* Its question is closed. */
 static void conclude(struct exchange *x, enum authority_answer answer,
 	const struct authority_judgement *judgement, uint64_t now_ns)
@@ -49,6 +61,8 @@ static void conclude(struct exchange *x, enum authority_answer answer,
 	bool may_be_behind = x->turn.asks_first && !exchange_is_message(x);
 	bool is_behind = may_be_behind &&
 			 delay_ahead(node_delays(x->worker->node), &x->gate->identity, ahead);
+
+	bool asks_twice = x->turn.in_line && x->turn.place.asks_twice;
 
 	x->turn.question = 0;
 	x->turn.asks_first = false;
@@ -65,6 +79,7 @@ static void conclude(struct exchange *x, enum authority_answer answer,
 			&x->gate->verdict, &x->gate->receipt);
 		turn_line_up(x);
 	}
+	look_once_more(x, asks_twice);
 	if (!turn_is_turned_away(x))
 		x->turn.judged(x);
 }
@@ -105,6 +120,7 @@ void turn_ask(struct exchange *x, void (*judged)(struct exchange *x))
 	x->turn.judged = judged;
 	x->turn.asked_behind = x->tunnel.gateway && !exchange_is_first(x);
 	note_verdict_time(x);
+	x->turn.frees = delay_frees(node_delays(x->worker->node), &x->gate->identity);
 	exchange_enter(x, EXCHANGE_ASKING);
 	struct authority_question question = question_of(x);
 	enum authority_answer answer = authority->calls->ask(authority, &question, &judgement);

@@ -97,6 +97,7 @@ static void look_again(struct delay_place *place)
 	struct exchange *x = CONTAINER_OF(place, struct exchange, turn.place);
 	uint64_t now_ms = worker_now_ms(x->worker);
 
+	place->asks_twice = true;
 	if (x->state == EXCHANGE_DELAYED)
 		deadline_set(&x->turn.deadline, now_ms, now_ms);
 	else

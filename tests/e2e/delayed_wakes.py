@@ -4,8 +4,11 @@ import json
 import threading
 import time
 
-from lib.admin import with_admin
+from lib.admin import value, with_admin
+from lib.fleet import connected, fleet_of
+from lib.hazard import Hazard
 from lib.process import DEADLINE_SECONDS, until
+from lib.redis import Redis
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
 from lib.websocket import open_socket, server
@@ -115,6 +118,38 @@ def refunded(t):
     equal(second.response().status, 200)
     true(time.monotonic() - began < SOON, "it waited")
     equal(len(origin.requests), 2)
+
+
+@test("what is freed while the store is asked is not missed by who asked", workers=[1])
+def asked(t):
+    gate = t.event()
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/first":
+            gate.wait(DEADLINE_SECONDS)
+        x.reply(503 if x.request.target == "/first" else 200)
+
+    def questions():
+        return value(admin.metrics()[1], "sluice_fleet_questions_total") or 0
+    origin = t.origin(handler)
+    way = Hazard(t, Redis(t).number)
+    sluice, admin = with_admin(t, fleet_of(way) + limit() + "scope = fleet\nfleet = exact\n" +
+                               to(origin, route=route("refund = 503")))
+    connected(sluice)
+    first, second = t.client(sluice), t.client(sluice)
+    first.request("/first", fields=KEY)
+    origin.wait_requests(1)
+    way.hold_replies()
+    before = questions()
+    second.request("/second", fields=KEY)
+    until(lambda: questions() > before, "a question")
+    gate.set()
+    equal(first.response().status, 503)  # and the refund is behind the question
+    way.go_on()
+    began = time.monotonic()
+    equal(second.response().status, 200)
+    true(time.monotonic() - began < SOON, "it waited")
 
 
 @test("a message that waits goes on at once when its limit allows it")
