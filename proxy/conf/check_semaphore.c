@@ -46,6 +46,8 @@ void check_semaphore(struct build *build, const struct instance *instance)
 	const struct setting *heartbeat = instance_setting(instance, "heartbeat");
 
 	check_name(build, instance);
+	check_tls_effects(build, instance, &semaphore->tls, semaphore->broker.has_tls,
+		"broker = amqps://HOST", "the broker");
 	if (password && semaphore->broker.password)
 		build_fail(build, instance, password->line,
 			"password: the broker's URL has one too; expected one of them");

@@ -29,6 +29,7 @@ struct conf_broker {
 	struct conf_address address; /* INET or NAME */
 	const char *user, *password; /* NULL: none */
 	const char *vhost;
+	bool has_tls; /* amqps:// */
 };
 
 /* Slots that a broker keeps for all nodes. */
@@ -37,6 +38,7 @@ struct conf_semaphore {
 	unsigned line;
 	struct conf_broker broker;
 	const char *password; /* from a file; NULL: the broker's */
+	struct conf_tls tls;  /* of the broker, if it has TLS */
 	uint32_t size;        /* slots that are made */
 	uint32_t nodes; /* that divide them while the broker is away, each counted once for each
 			 * of its upstreams with this semaphore; 0: as were seen */

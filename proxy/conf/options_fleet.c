@@ -123,6 +123,27 @@ const struct option options_semaphore[] = {
 	{"password", &type_secret_line, LIVE, AT(password),
 		.help = "File whose first line is the password for the broker, in place of one in "
 			"its URL."},
+	{"tls_ca", &type_path, LIVE, AT(tls.ca),
+		.help = "With amqps://, PEM file of the certificates that sign that of the broker; "
+			"unset, the system's authorities."},
+	{"tls_crl", &type_path, LIVE, AT(tls.crl),
+		.help = "PEM file of revocation lists, one of each authority in the chain of the "
+			"broker's certificate; unset, revoked certificates are accepted until they "
+			"expire."},
+	{"tls_name", &type_tls_name, LIVE, AT(tls.name),
+		.help = "Name that the broker's certificate must have; unset, the host of its URL."},
+	{"tls_verify", &type_flag, LIVE, AT(tls.verifies), .fallback = "on",
+		.help = "Whether the broker's certificate is verified. Without that, anybody on the "
+			"way to the broker can read and change what is sent."},
+	{"tls_versions", &type_words, LIVE, AT(tls.versions), .fallback = "1.2, 1.3",
+		.words = option_tls_versions, .flags = OPTION_REPEATABLE,
+		.help = "Versions of TLS towards the broker."},
+	{"tls_certificate", &type_path, LIVE, AT(tls.certificate),
+		.help = "PEM file of a certificate with its chain behind it, which is presented to "
+			"a broker that asks for one."},
+	{"tls_certificate_key", &type_path, LIVE, AT(tls.key),
+		REQUIRES("tls_certificate", "FILE"),
+		.help = "PEM file of the private key of tls_certificate; unset, that file has it."},
 	{"size", &type_count32, LIVE, AT(size), .fallback = "1", BETWEEN(1, 10000),
 		.help = "Number of slots that sluice semaphore create makes."},
 	{"nodes", &type_count32, LIVE, AT(nodes), .fallback = "0", BETWEEN(0, 10000),

@@ -189,7 +189,7 @@ SAME(same_broker)
 
 	return equal_text(one->address.text, other->address.text) &&
 	       equal_text(one->user, other->user) && equal_text(one->password, other->password) &&
-	       equal_text(one->vhost, other->vhost);
+	       equal_text(one->vhost, other->vhost) && one->has_tls == other->has_tls;
 }
 
 SAME(same_servers)

@@ -163,18 +163,22 @@ const struct option_type type_secret_line = {
 
 enum {
 	BROKER_PORT = 5672,
+	BROKER_TLS_PORT = 5671,
 	VHOST_MAX = 255, /* a short string of AMQP 0-9-1, section 4.2.5.3 */
 };
 
-/* amqp://[user:password@]host[:port][/vhost], as RabbitMQ's URI specification has it, but that a
- * path without a name is the virtual host "/", too. */
+/* amqp://[user:password@]host[:port][/vhost], or amqps:// for TLS, as RabbitMQ's URI specification
+ * has it, but that a path without a name is the virtual host "/", too. */
 static bool parse_broker(struct value *value)
 {
 	struct conf_broker *broker = value->at;
 	struct value_url url;
 
 	*broker = (struct conf_broker){0};
-	if (!value_read_url(value, value->text, SLICE("amqp://"), BROKER_PORT, &url))
+	broker->has_tls = begins(value->text, "amqps://");
+	if (!value_read_url(value, value->text,
+		    broker->has_tls ? SLICE("amqps://") : SLICE("amqp://"),
+		    broker->has_tls ? BROKER_TLS_PORT : BROKER_PORT, &url))
 		return false;
 	if (url.user && !url.password)
 		return value_fail(value, "there is a user without a password");
@@ -195,5 +199,6 @@ static bool parse_broker(struct value *value)
 }
 
 const struct option_type type_broker = {"URL",
-	"amqp://HOST:PORT, with USER:PASSWORD@ before the host and /VHOST behind it as needed",
+	"amqp://HOST:PORT, or amqps://HOST:PORT for TLS, with USER:PASSWORD@ before the host and "
+	"/VHOST behind it as needed",
 	parse_broker, same_broker, false};

@@ -152,27 +152,35 @@ static bool offer(SSL_CTX *context, const char *protocol)
 	return SSL_CTX_set_alpn_protos(context, list, (unsigned)len + 1) == 0;
 }
 
+/* What settings of all kinds of contexts have in common. */
+static bool set_up(
+	SSL_CTX *context, const struct tls_client_settings *settings, char *why, size_t size)
+{
+	struct tls_pair pair = {.certificate = settings->certificate, .key = settings->key};
+
+	ERR_clear_error();
+	SSL_CTX_set_min_proto_version(context, settings->tls12 ? TLS1_2_VERSION : TLS1_3_VERSION);
+	SSL_CTX_set_max_proto_version(context, settings->tls13 ? TLS1_3_VERSION : TLS1_2_VERSION);
+	SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+	if (settings->certificate)
+		SSL_CTX_set_post_handshake_auth(context, 1);
+	return use_ca(context, settings, why, size) &&
+	       (!settings->certificate || tls_pair_use(context, &pair, why, size));
+}
+
 static SSL_CTX *context_new(const struct tls_client_settings *settings, char *why, size_t size)
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
 
-	ERR_clear_error();
 	snprintf(why, size, "no memory");
 	if (!context)
 		return NULL;
-	SSL_CTX_set_min_proto_version(context, settings->tls12 ? TLS1_2_VERSION : TLS1_3_VERSION);
-	SSL_CTX_set_max_proto_version(context, settings->tls13 ? TLS1_3_VERSION : TLS1_2_VERSION);
-	SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
 	/* As net/tls_server.c has it. */
 	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_read_ahead(context, 1);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
 	SSL_CTX_sess_set_new_cb(context, on_new_session);
-	struct tls_pair pair = {settings->certificate, settings->key, NULL};
-	if (settings->certificate)
-		SSL_CTX_set_post_handshake_auth(context, 1);
-	if (offer(context, settings->protocol) && use_ca(context, settings, why, size) &&
-		(!settings->certificate || tls_pair_use(context, &pair, why, size)))
+	if (offer(context, settings->protocol) && set_up(context, settings, why, size))
 		return context;
 	SSL_CTX_free(context);
 	return NULL;
@@ -180,12 +188,18 @@ static SSL_CTX *context_new(const struct tls_client_settings *settings, char *wh
 
 /* ---- its life -------------------------------------------------------------------------------- */
 
+static bool is_address(const char *name)
+{
+	unsigned char address[16];
+
+	return inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1;
+}
+
 /* Takes the reference to the context over, if it succeeds. NULL without memory. */
 static struct tls_client *client_new(
 	SSL_CTX *context, const struct digest *digest, const char *name, bool verifies)
 {
 	struct tls_client *client = calloc(1, sizeof(*client));
-	unsigned char address[16];
 
 	if (!client)
 		return NULL;
@@ -202,8 +216,7 @@ static struct tls_client *client_new(
 	size_t len = name ? strlen(name) : 0;
 	if (len > 1 && name[len - 1] == '.') /* of the root: not part of the name here */
 		client->name[len - 1] = '\0';
-	client->is_ip = name && (inet_pton(AF_INET, name, address) == 1 ||
-					inet_pton(AF_INET6, name, address) == 1);
+	client->is_ip = name && is_address(name);
 	client->verifies = verifies;
 	client->context = context;
 	pthread_mutex_init(&client->lock, NULL);
@@ -308,19 +321,22 @@ static bool resume(struct tls_client *client, SSL *ssl)
 	return is_good;
 }
 
+static bool verify_name(X509_VERIFY_PARAM *verifying, const char *name, bool is_ip)
+{
+	X509_VERIFY_PARAM_set_hostflags(verifying, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	return is_ip ? X509_VERIFY_PARAM_set1_ip_asc(verifying, name) == 1
+		     : X509_VERIFY_PARAM_set1_host(verifying, name, 0) == 1;
+}
+
 static bool set_name(const struct tls_client *client, SSL *ssl)
 {
-	X509_VERIFY_PARAM *verifying = SSL_get0_param(ssl);
-
 	if (!client->name)
 		return true;
 	if (!client->is_ip && SSL_set_tlsext_host_name(ssl, client->name) != 1)
 		return false;
 	if (!client->verifies)
 		return true;
-	X509_VERIFY_PARAM_set_hostflags(verifying, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-	return client->is_ip ? X509_VERIFY_PARAM_set1_ip_asc(verifying, client->name) == 1
-			     : X509_VERIFY_PARAM_set1_host(verifying, client->name, 0) == 1;
+	return verify_name(SSL_get0_param(ssl), client->name, client->is_ip);
 }
 
 SSL *tls_client_connect(struct tls_client *client, struct tls_wire *wire)
@@ -344,20 +360,50 @@ void tls_client_note_handshake(struct tls_client *client, const SSL *ssl)
 		atomic_store_explicit(&client->expires_s, expires_s, memory_order_relaxed);
 }
 
+static void print_verified(long verified, const char *name, char *why, size_t size)
+{
+	if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
+		snprintf(why, size, "name does not match %s", name);
+	else
+		snprintf(why, size, "%s", X509_verify_cert_error_string(verified));
+}
+
 bool tls_client_explain(const struct tls_client *client, const SSL *ssl, char *why, size_t size)
 {
 	int reason = ERR_GET_REASON(ERR_peek_last_error());
 	long verified = SSL_get_verify_result(ssl);
 
-	if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED &&
-		(verified == X509_V_ERR_HOSTNAME_MISMATCH ||
-			verified == X509_V_ERR_IP_ADDRESS_MISMATCH))
-		snprintf(why, size, "name does not match %s", client->name);
-	else if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK)
-		snprintf(why, size, "%s", X509_verify_cert_error_string(verified));
+	if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK)
+		print_verified(verified, client->name, why, size);
 	else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
 		snprintf(why, size, "it speaks no TLS");
 	else
 		return false;
 	return true;
+}
+
+/* ---- contexts of others ---------------------------------------------------------------------- */
+
+static int verify(X509_STORE_CTX *chain, void *arg)
+{
+	struct tls_verdict *verdict = arg;
+	int result = X509_verify_cert(chain);
+
+	if (result != 1)
+		print_verified(X509_STORE_CTX_get_error(chain), verdict->name, verdict->why,
+			sizeof(verdict->why));
+	return result;
+}
+
+bool tls_client_set_up(SSL_CTX *context, const struct tls_client_settings *settings,
+	struct tls_verdict *verdict, char *why, size_t size)
+{
+	*verdict = (struct tls_verdict){.name = settings->name};
+	if (!set_up(context, settings, why, size))
+		return false;
+	if (!settings->verifies)
+		return true;
+	SSL_CTX_set_cert_verify_callback(context, verify, verdict);
+	snprintf(why, size, "no memory");
+	return verify_name(SSL_CTX_get0_param(context), settings->name, is_address(settings->name));
 }

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct ssl_ctx_st;
 struct ssl_st;
 struct tls_client;
 struct tls_wire;
@@ -49,6 +50,18 @@ void tls_client_release(struct tls_client *client);
 int64_t tls_client_expires(const struct tls_client *client);
 /* Does it expire within so many days? True at most once a day. Any thread. */
 bool tls_client_warns(struct tls_client *client, int64_t now_s, int64_t days);
+
+/* ---- for libraries that have a context of their own ------------------------------------------ */
+
+struct tls_verdict {
+	const char *name; /* of the settings */
+	char why[160];    /* a certificate was not accepted; "": none was refused */
+};
+
+/* Has such a context do what the settings say, their name included. The verdict is filled by its
+ * handshakes, and lives as long as the context. False: `why` says why, and names the file. */
+bool tls_client_set_up(struct ssl_ctx_st *context, const struct tls_client_settings *settings,
+	struct tls_verdict *verdict, char *why, size_t size);
 
 /* ---- for net/tls_stream.c -------------------------------------------------------------------- */
 

@@ -16,14 +16,17 @@
 #include <unistd.h>
 #ifdef HAVE_RABBITMQ_C_AMQP_H
 #include <rabbitmq-c/amqp.h>
+#include <rabbitmq-c/ssl_socket.h>
 #include <rabbitmq-c/tcp_socket.h>
 #else
 #include <amqp.h>
+#include <amqp_ssl_socket.h>
 #include <amqp_tcp_socket.h>
 #endif
 
 #include "base/container.h"
 #include "semaphore/broker_addresses.h"
+#include "site/servers_tls.h"
 
 enum { COMMANDS = 1, PROBES = 2 };
 
@@ -36,7 +39,8 @@ struct rabbit {
 	uint64_t timeout_ms;  /* for each answer */
 	uint64_t deadline_ms; /* for all of them, monotonic; 0: none */
 	uint64_t published;   /* messages on PROBES: their numbers are those of the confirms */
-	int interrupt_fd;     /* the socket's, too, as librabbitmq may close its own; -1: none */
+	struct tls_verdict verdict; /* of its certificate */
+	int interrupt_fd; /* the socket's, too, as librabbitmq may close its own; -1: none */
 	bool is_lost;
 };
 
@@ -63,6 +67,8 @@ static enum broker_result lose_by_status(struct rabbit *rabbit, int status)
 {
 	if (status == AMQP_STATUS_TIMEOUT)
 		return lose(rabbit, "the broker does not answer");
+	if (rabbit->verdict.why[0])
+		return lose(rabbit, rabbit->verdict.why);
 	return lose(rabbit, amqp_error_string2(status));
 }
 
@@ -416,16 +422,41 @@ static enum broker_result find_addresses(struct rabbit *rabbit, const struct con
 	return lose(rabbit, why);
 }
 
-/* To the first address that can be connected to; each has an equal part of the time left. */
-static enum broker_result open_socket(struct rabbit *rabbit, const struct conf_address *address)
+/* By TLS: librabbitmq would verify the address that it is given, and not the name. */
+static enum broker_result new_tls_socket(
+	struct rabbit *rabbit, const struct conf_semaphore *semaphore, amqp_socket_t **socket)
 {
-	amqp_socket_t *socket = amqp_tcp_socket_new(rabbit->amqp);
+	const struct conf_tls *tls = &semaphore->tls;
+	char why[sizeof(rabbit->broker.why)];
+
+	*socket = amqp_ssl_socket_new(rabbit->amqp);
+	if (!*socket)
+		return lose(rabbit, "no memory");
+	struct tls_client_settings settings = servers_tls_settings(
+		tls, tls->name ? tls->name : semaphore->broker.address.host, NULL);
+	amqp_ssl_socket_set_verify_hostname(*socket, 0);
+	amqp_ssl_socket_set_verify_peer(*socket, tls->verifies);
+	if (!tls_client_set_up(amqp_ssl_socket_get_context(*socket), &settings, &rabbit->verdict,
+		    why, sizeof(why)))
+		return lose(rabbit, why);
+	return BROKER_DONE;
+}
+
+/* To the first address that can be connected to; each has an equal part of the time left. */
+static enum broker_result open_socket(struct rabbit *rabbit, const struct conf_semaphore *semaphore)
+{
+	const struct conf_address *address = &semaphore->broker.address;
+	enum broker_result result = BROKER_DONE;
 	int status = AMQP_STATUS_SOCKET_ERROR;
+	amqp_socket_t *socket = NULL;
 	struct broker_addresses to;
 
-	if (!socket)
-		return lose(rabbit, "no memory");
-	enum broker_result result = find_addresses(rabbit, address, &to);
+	if (semaphore->broker.has_tls)
+		result = new_tls_socket(rabbit, semaphore, &socket);
+	else if (!(socket = amqp_tcp_socket_new(rabbit->amqp)))
+		result = lose(rabbit, "no memory");
+	if (result == BROKER_DONE)
+		result = find_addresses(rabbit, address, &to);
 	if (result != BROKER_DONE)
 		return result;
 	for (size_t i = 0; i < to.count && status != AMQP_STATUS_OK; i++) {
@@ -447,7 +478,7 @@ static enum broker_result connect_to(
 
 	rabbit->timeout_ms = semaphore->timeout_ms;
 	rabbit->deadline_ms = end_of_wait_ms(rabbit);
-	enum broker_result result = open_socket(rabbit, &semaphore->broker.address);
+	enum broker_result result = open_socket(rabbit, semaphore);
 	if (result != BROKER_DONE)
 		return result;
 	left = time_left(rabbit->deadline_ms);

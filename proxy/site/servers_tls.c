@@ -3,12 +3,11 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "net/tls_client.h"
 #include "site/site.h"
 
 #define WHY_BYTES 512
 
-static struct tls_client_settings settings_of(
+struct tls_client_settings servers_tls_settings(
 	const struct conf_tls *tls, const char *name, const char *protocol)
 {
 	return (struct tls_client_settings){.name = name,
@@ -25,13 +24,14 @@ static struct tls_client_settings settings_of(
 static struct tls_client_settings settings_of_server(
 	const struct conf_upstream *conf, const struct conf_server *server)
 {
-	return settings_of(&conf->tls, conf_server_tls_name(conf, server), "http/1.1");
+	return servers_tls_settings(&conf->tls, conf_server_tls_name(conf, server), "http/1.1");
 }
 
 struct tls_client *servers_tls_of_store(
 	const struct conf_fleet *conf, struct tls_client *before, char *why, size_t size)
 {
-	struct tls_client_settings settings = settings_of(&conf->tls, conf->tls.name, NULL);
+	struct tls_client_settings settings =
+		servers_tls_settings(&conf->tls, conf->tls.name, NULL);
 
 	return tls_client_new(&settings, before, why, size);
 }
@@ -119,6 +119,21 @@ bool servers_tls_prepare(struct site *site, const struct site *before)
 	return all;
 }
 
+static bool check_broker(const struct conf *conf, const struct conf_semaphore *semaphore)
+{
+	struct tls_client_settings settings = servers_tls_settings(&semaphore->tls, NULL, NULL);
+	char why[WHY_BYTES];
+
+	if (!semaphore->broker.has_tls)
+		return true;
+	struct tls_client *client = tls_client_new(&settings, NULL, why, sizeof(why));
+	if (!client)
+		fprintf(stderr, "%s:%u: semaphore %s: %s\n", CONF_PLACE_ARGS(conf, semaphore->line),
+			semaphore->name, why);
+	tls_client_release(client);
+	return client != NULL;
+}
+
 static bool check(const struct conf *conf, const struct conf_upstream *upstream)
 {
 	char why[WHY_BYTES];
@@ -156,6 +171,8 @@ bool servers_tls_check(const struct conf *conf)
 {
 	bool all = check_store(conf);
 
+	for (size_t i = 0; i < conf->fleet.semaphores.count; i++)
+		all &= check_broker(conf, &conf->fleet.semaphores.items[i]);
 	for (size_t i = 0; i < conf->upstream_count; i++)
 		all &= check(conf, &conf->upstreams[i]);
 	return all;

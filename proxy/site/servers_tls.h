@@ -13,10 +13,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "net/tls_client.h"
+
 struct conf;
 struct conf_fleet;
+struct conf_tls;
 struct site;
-struct tls_client;
 
 /*
  * Reads the files of all upstreams. Where they are broken, the servers keep what they have in the
@@ -24,6 +26,10 @@ struct tls_client;
  * with lines in the error log.
  */
 bool servers_tls_prepare(struct site *site, const struct site *before);
+
+/* Of a section that has TLS towards a peer of that name, which offers `protocol` (NULL: none). */
+struct tls_client_settings servers_tls_settings(
+	const struct conf_tls *tls, const char *name, const char *protocol);
 
 /* The settings for the fleet's store, whose TLS is on: `before` where nothing has changed (see
  * tls_client_new). NULL: `why` says why. */

@@ -29,9 +29,13 @@ class Ended(AssertionError):
 
 class Rabbit:
     """`users`: {name: (password, {vhost: permission to configure})}, besides guest; `vhosts` besides
-    "/"; `types`: {vhost: the type of queues there, by default}."""
+    "/"; `types`: {vhost: the type of queues there, by default}; `tls`: an Authority, whose certificate for 127.0.0.1
+    it has on a port of its own, where clients present one, too."""
 
-    def __init__(self, t, users=None, vhosts=(), types=None):
+    def __init__(self, t, users=None, vhosts=(), types=None, tls=None):
+        self.tls, self.tls_port = tls, None
+        if tls:
+            tls.issue("rabbit", ["IP:127.0.0.1", "broker.test"])
         self.script = next((s for s in SCRIPTS if s and os.access(s, os.X_OK)), None)
         if not self.script or not shutil.which("epmd"):
             raise Skip("rabbitmq-server is not installed")
@@ -62,8 +66,18 @@ listeners.tcp.1 = 127.0.0.1:{self.port.number}
 load_definitions = {self.folder}/definitions.json
 log.console = true
 log.file = false
+{self._tls_lines()}
 """)
         self.epmd = Process(["epmd", "-port", str(self.mapper.number), "-address", "127.0.0.1"], "epmd")
+
+    def _tls_lines(self):
+        if not self.tls:
+            return ""
+        self.tls_port = Port(socket.AF_INET)
+        self.t.defer(self.tls_port.release)
+        return (f"listeners.ssl.1 = 127.0.0.1:{self.tls_port.number}\nssl_options.cacertfile = {self.tls.certificate}\n"
+                f"ssl_options.certfile = {self.tls.path('rabbit.pem')}\nssl_options.keyfile = {self.tls.path('rabbit.key')}\n"
+                "ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true\n")
 
     def _end(self):
         self.kill()

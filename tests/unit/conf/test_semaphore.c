@@ -43,7 +43,7 @@ static void urls_that_are_none(void **state)
 	snprintf(line, sizeof(line), "broker = amqp://h/%0256d", 0);
 	bad("semaphore s", line, "the virtual host is longer than 255 bytes");
 	bad("semaphore s", "broker = 10.0.0.8", "does not begin with amqp://");
-	bad("semaphore s", "broker = amqps://10.0.0.8", "does not begin with amqp://");
+	bad("semaphore s", "broker = amqpx://10.0.0.8", "does not begin with amqp://");
 	bad("semaphore s", "broker = amqp://", "there is no host");
 	bad("semaphore s", "broker = amqp://me@h", "a user without a password");
 	bad("semaphore s", "broker = amqp://me:%zz@h", "not percent-encoded");
