@@ -1,7 +1,7 @@
 /*
  * Memory of one size that is free and is kept for the next user, up to a bound. Of one thread.
  *
- *   spare_take --> in use --spare_give--> the list, or the heap when it has `most`
+ *   spare_take, or malloc --> in use --spare_give--> the list, or the heap when it has `most`
  */
 #ifndef BASE_SPARE_LIST_H
 #define BASE_SPARE_LIST_H
@@ -15,13 +15,13 @@ struct spare_list {
 	unsigned count;
 };
 
-/* At least the size of an address. Its content is undefined. NULL without memory. */
-static inline void *spare_take(struct spare_list *list, size_t bytes)
+/* The item given last, as it was but for its first bytes, where an address was. NULL: empty. */
+static inline void *spare_take(struct spare_list *list)
 {
 	void *item = list->first;
 
 	if (!item)
-		return malloc(bytes);
+		return NULL;
 	memcpy(&list->first, item, sizeof(list->first));
 	list->count--;
 	return item;
@@ -41,7 +41,7 @@ static inline void spare_give(struct spare_list *list, void *item, unsigned most
 static inline void spare_clear(struct spare_list *list)
 {
 	while (list->first)
-		free(spare_take(list, 0));
+		free(spare_take(list));
 }
 
 #endif

@@ -28,7 +28,7 @@
 #include "worker/worker_clock.h"
 
 /* Of each kind, on each worker. */
-#define SPARES_MOST 256
+#define SPARES_MOST 1024
 
 static const char *const state_names[] = {
 	[EXCHANGE_HEAD] = "head",
@@ -125,7 +125,9 @@ bool exchange_open_gate(struct exchange *x)
 
 	if (x->gate != unjudged())
 		return true;
-	gate = spare_take(&exchange_part(x->worker)->gates, sizeof(*gate));
+	gate = spare_take(&exchange_part(x->worker)->gates);
+	if (!gate)
+		gate = malloc(sizeof(*gate));
 	if (!gate)
 		return false;
 	gate->verdict.outcome = GATE_ADMIT;
@@ -142,10 +144,13 @@ bool exchange_open_response(struct exchange *x)
 
 	if (x->response != no_response())
 		return true;
-	response = spare_take(&exchange_part(x->worker)->responses, sizeof(*response));
-	if (!response)
-		return false;
-	http_head_init(response);
+	response = spare_take(&exchange_part(x->worker)->responses); /* was cleared */
+	if (!response) {
+		response = malloc(sizeof(*response));
+		if (!response)
+			return false;
+		http_head_init(response);
+	}
 	x->response = response;
 	return true;
 }
@@ -165,8 +170,9 @@ char *exchange_new_head(struct exchange *x, size_t bytes)
 
 	if (bytes <= x->memory.head_bytes)
 		return x->memory.head;
-	head = is_long ? malloc(bytes)
-		       : spare_take(&exchange_part(x->worker)->heads, EXCHANGE_HEAD_BYTES);
+	head = is_long ? NULL : spare_take(&exchange_part(x->worker)->heads);
+	if (!head)
+		head = malloc(is_long ? bytes : EXCHANGE_HEAD_BYTES);
 	if (!head)
 		return NULL;
 	free_head(x);
@@ -201,12 +207,15 @@ void exchange_part_clear(struct exchange_part *part)
 static inline __attribute__((always_inline)) struct exchange *make(
 	struct worker *worker, struct client *client)
 {
-	struct exchange *x = spare_take(&exchange_part(worker)->spares, sizeof(*x));
+	struct exchange *x = spare_take(&exchange_part(worker)->spares);
 
-	if (!x)
-		return NULL;
+	if (!x) {
+		x = malloc(sizeof(*x));
+		if (!x)
+			return NULL;
+		http_head_init(&x->request);
+	}
 	memset(x, 0, EXCHANGE_CLEARED_BYTES);
-	http_head_init(&x->request);
 	x->memory.head = x->memory.path = x->memory.body = x->memory.trailers = NULL;
 	x->memory.head_bytes = 0;
 	x->gate = unjudged();

@@ -59,22 +59,22 @@ static void a_new_one_knows_nothing_of_the_last(void **state)
 static void so_many_are_kept_for_later(void **state)
 {
 	struct stage *stage = stage_begin(&plain);
-	struct exchange *all[300];
+	struct exchange *all[1100];
 	uint64_t holds = site_part(stage->worker)->use->count;
 
 	(void)state;
-	for (unsigned i = 0; i < 300; i++) {
+	for (unsigned i = 0; i < 1100; i++) {
 		all[i] = exchange_new(stage->worker, &stage->client.client);
 		all[i]->client = NULL;
 	}
-	assert_int_equal(exchange_part(stage->worker)->count, 300);
-	assert_int_equal(site_part(stage->worker)->use->count, holds + 300);
-	for (unsigned i = 0; i < 300; i++)
+	assert_int_equal(exchange_part(stage->worker)->count, 1100);
+	assert_int_equal(site_part(stage->worker)->use->count, holds + 1100);
+	for (unsigned i = 0; i < 1100; i++)
 		exchange_end(all[i]);
 	assert_int_equal(
 		exchange_part(stage->worker)->spares.count, 0); /* not before the turn's end */
 	stage_turn(stage);
-	assert_int_equal(exchange_part(stage->worker)->spares.count, 256);
+	assert_int_equal(exchange_part(stage->worker)->spares.count, 1024);
 	assert_int_equal(site_part(stage->worker)->use->count, holds);
 	stage_end(stage);
 }
