@@ -4,7 +4,7 @@
  * and does the rest by these operations. The client calls the exchange directly (exchange_begin,
  * exchange_run, exchange_client_gone): it is the one above.
  *
- *   exchange --> struct client (operations) <-- downstream, http1_client.c
+ *   exchange --> struct client (operations) <-- http1/http1_client.c, http2/h2_stream.c
  *
  * An exchange whose client has left has none (NULL).
  */

@@ -425,8 +425,8 @@ struct memory_server {
 	struct memory_sink sink;
 	struct http_head *response;
 	struct text head;
-	unsigned status; /* of a head that has come and was not read */
-	bool has_stopped;
+	unsigned status;                          /* of a head that has come and was not read */
+	bool has_stopped, is_malformed, has_more; /* its head is; behind the response */
 };
 
 /* What the latest request was, with its content. */
@@ -493,6 +493,8 @@ static enum server_head read_head(struct server_connection *connection)
 {
 	struct memory_server *server = of(connection);
 
+	if (server->is_malformed)
+		return SERVER_HEAD_BAD;
 	if (server->status == 0)
 		return SERVER_HEAD_NONE;
 	server->head.len = 0;
@@ -536,7 +538,7 @@ static bool finish(struct server_connection *connection, struct buffer *kept)
 	struct memory_server *server = of(connection);
 
 	(void)kept; /* the bytes are the test's */
-	return is_empty(&server->sink.sink) && !server->has_stopped;
+	return is_empty(&server->sink.sink) && !server->has_stopped && !server->has_more;
 }
 
 static const struct server_calls server_calls = {
@@ -771,6 +773,35 @@ static void a_response_that_is_cut_closes_its_client(void **state)
 	end(stage);
 }
 
+static void a_malformed_head_is_a_502(void **state)
+{
+	struct stage *stage = begin("");
+	struct exchange *x = ask(stage, "GET /", HTTP_METHOD_GET, NULL, false);
+
+	(void)state;
+	of(x->connection)->is_malformed = true;
+	serve(stage, x, 0);
+	run(stage);
+	assert_int_equal(memory.status, 502);
+	assert_int_equal(flight_idle(stage), 0);
+	end(stage);
+}
+
+static void a_connection_that_is_not_clean_is_closed(void **state)
+{
+	struct stage *stage = begin("");
+	struct exchange *x = ask(stage, "GET /", HTTP_METHOD_GET, NULL, false);
+	struct memory_server *server = of(x->connection);
+
+	(void)state;
+	server->status = 204;
+	server->has_more = true;
+	serve(stage, x, 0);
+	assert_int_equal(memory.status, 204);
+	assert_int_equal(flight_idle(stage), 0);
+	end(stage);
+}
+
 UNIT_SUITE(test_memory_protocol)
 {
 	const struct CMUnitTest tests[] = {
@@ -780,6 +811,8 @@ UNIT_SUITE(test_memory_protocol)
 		cmocka_unit_test(a_reply_of_our_own),
 		cmocka_unit_test(a_request_that_is_cut_ends_its_server),
 		cmocka_unit_test(a_response_that_is_cut_closes_its_client),
+		cmocka_unit_test(a_malformed_head_is_a_502),
+		cmocka_unit_test(a_connection_that_is_not_clean_is_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
