@@ -129,6 +129,7 @@ struct h2_connection {
  * closed it. */
 struct h2_stream {
 	struct client client;
+	struct h2_worker *h2;
 	struct h2_connection *connection;
 	struct h2_stream *prev, *next; /* of the connection's; or spare */
 	struct h2_stream *next_ready;

@@ -79,6 +79,7 @@ struct h2_stream *h2_stream_new(struct h2_connection *c, int32_t id)
 	if (!stream)
 		return NULL;
 	memset(stream, 0, sizeof(*stream));
+	stream->h2 = c->h2;
 	stream->connection = c;
 	stream->id = id;
 	stream->client.calls = &h2_client_calls;
@@ -101,7 +102,7 @@ struct h2_stream *h2_stream_new(struct h2_connection *c, int32_t id)
 static void free_stream(struct deferred_free *item)
 {
 	struct h2_stream *stream = CONTAINER_OF(item, struct h2_stream, deferred);
-	struct h2_worker *h2 = stream->connection->h2;
+	struct h2_worker *h2 = stream->h2; /* the connection may be gone by now */
 
 	if (h2->spare_count >= SPARE_STREAMS) {
 		free(stream);

@@ -156,7 +156,7 @@ static void a_plain_connection_may_speak_either(void **state)
 	assert_null(h2_part(w.stage->worker)->connections);
 	h2_wire_end(&w);
 	h2_wire_open(&w, &conf, true);
-	memory_peer_send(w.peer, "GET /one HTTP/1.1\r\nHost: h\r\n\r\n", 32);
+	memory_peer_send(w.peer, "GET /one HTTP/1.1\r\nHost: h\r\n\r\n", 30);
 	stage_turn(w.stage);
 	assert_null(h2_part(w.stage->worker)->connections);
 	assert_has(stage_server_got(w.stage, 0), "GET /one HTTP/1.1\r\n");
