@@ -51,6 +51,11 @@ struct checks *checks_new(struct loop *loop)
 	return checks;
 }
 
+struct stream_loop *checks_streams(struct checks *checks)
+{
+	return &checks->streams;
+}
+
 /* ---- what is found --------------------------------------------------------------------------- */
 
 /* A server comes or goes. */

@@ -11,6 +11,7 @@
 struct checks;
 struct loop;
 struct server_finding;
+struct stream_loop;
 struct upstream_state;
 
 /* Whose probes they are, where nodes share them (health_shared; health_share.h). */
@@ -27,6 +28,8 @@ struct check_sharing {
 /* NULL without memory. The loop must not run when they are freed. */
 struct checks *checks_new(struct loop *loop);
 void checks_free(struct checks *checks);
+/* The streams of its probes, for others on its loop. */
+struct stream_loop *checks_streams(struct checks *checks);
 
 /* From now on all servers are this node's to probe for which this says so. `sharing` stays until
  * NULL takes its place: all are, then. */

@@ -106,6 +106,7 @@ static bool make(struct probers *probers)
 	memset(&probers->link, 0, sizeof(probers->link));
 	if (!store_link_init(&probers->link, probers->loop, seed, on_changed, on_redirected))
 		return false;
+	probers->link.streams = checks_streams(probers->checks);
 	locks_init(&probers->locks, probers->loop, &probers->link);
 	probers->is_made = true;
 	return true;

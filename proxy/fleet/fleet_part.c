@@ -448,6 +448,7 @@ static bool make(struct worker *worker, void *site)
 		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed,
 		on_redirected);
 	fleet->store.refused = on_refused;
+	fleet->store.streams = &worker->streams;
 	return has_store && has_views && hash_table_begin(&fleet->open);
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/container.h"
-#include "net/tls_stream.h"
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
@@ -178,10 +177,6 @@ void store_link_end(struct store_link *store)
 	store_server_end(&store->server);
 	sentinel_end(&store->sentinel);
 	deadline_end(&store->timer);
-	if (store->streams.loop) {
-		tls_end_leaving(&store->streams);
-		stream_loop_end(&store->streams);
-	}
 	names_free(store->names);
 	store->names = NULL;
 }
@@ -191,11 +186,8 @@ bool store_link_open(
 {
 	assert(store->state == STORE_OFF);
 	store->where = store_where_new(conf, tls);
-	if (store->where && tls) {
-		if (!store->streams.loop)
-			stream_loop_init(&store->streams, store->loop);
-		store->where->streams = &store->streams;
-	}
+	if (store->where)
+		store->where->streams = store->streams;
 	if (store->where && conf->cluster)
 		store->cluster = cluster_new(
 			store->loop, store->names, store->seed, on_cluster_changed, on_redirected);

@@ -14,7 +14,6 @@
 #ifndef STORE_STORE_LINK_H
 #define STORE_STORE_LINK_H
 
-#include "net/stream.h"
 #include "store/backoff.h"
 #include "store/cluster.h"
 #include "store/sentinel.h"
@@ -22,6 +21,7 @@
 
 enum store_state { STORE_OFF, STORE_CONNECTING, STORE_READY, STORE_WAITING };
 
+struct stream_loop;
 struct tls_client;
 
 struct store_link {
@@ -29,7 +29,7 @@ struct store_link {
 	enum store_state state;
 	struct names *names;
 	struct store_where *where;
-	struct stream_loop streams; /* of TLS; its loop is NULL: none was needed yet */
+	struct stream_loop *streams; /* for TLS: the owner sets it before it opens the store */
 	struct store_server server;
 	struct sentinel sentinel;
 	struct cluster *cluster; /* NULL: it is none */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "net/tls_client.h"
+#include "net/tls_stream.h"
 #include "site/servers_tls.h"
 
 void lock_store_print_front(const struct lock_store *store)
@@ -67,10 +68,13 @@ static bool begin(struct lock_store *store, struct tls_client *tls, uint64_t sil
 	if (loop_init(&store->loop) != 0)
 		return false;
 	loop_enter(&store->loop);
+	stream_loop_init(&store->streams, &store->loop);
 	if (!store_link_init(&store->link, &store->loop, seed, on_changed, on_redirected)) {
+		stream_loop_end(&store->streams);
 		loop_end(&store->loop);
 		return false;
 	}
+	store->link.streams = &store->streams;
 	locks_init(&store->locks, &store->loop, &store->link);
 	store->locks.prefix = store->conf->fleet.prefix;
 	store->locks.silence_ms = silence_ms;
@@ -117,6 +121,8 @@ void lock_store_close(struct lock_store *store)
 	loop_finish_turn(&store->loop);
 	store_link_end(&store->link);
 	locks_end(&store->locks);
+	tls_end_leaving(&store->streams);
+	stream_loop_end(&store->streams);
 	loop_enter(NULL);
 	loop_end(&store->loop);
 }

@@ -6,9 +6,10 @@
 #include <stdbool.h>
 
 #include "conf/conf.h"
+#include "loop/loop.h"
+#include "net/stream.h"
 #include "store/locks.h"
 #include "store/store_link.h"
-#include "loop/loop.h"
 
 /* Locks of commands are remembered for twice so long. */
 #define LOCK_STORE_KEEP_MS (UINT64_C(24) * 60 * 60 * 1000)
@@ -17,6 +18,7 @@ struct lock_store {
 	const char *command; /* for messages */
 	const struct conf *conf;
 	struct loop loop;
+	struct stream_loop streams;
 	struct store_link link;
 	struct locks locks;
 	struct loop_stage stage;
