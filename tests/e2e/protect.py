@@ -127,7 +127,7 @@ def ini(t):
 def errors(t):
     with t.point("those of a command line name the option and what to write, then the help, and exit with 2"):
         for words, option, advice in (
-                (["9000"], "SERVER", "expected HOST:PORT"), (["https://api"], "SERVER", "expected HOST:PORT"),
+                (["9000"], "SERVER", "expected HOST:PORT"), (["ftp://api"], "SERVER", "expected HOST:PORT"),
                 ([":1", "--rate", "10 per"], "--rate", "expected AMOUNT per PERIOD"),
                 ([":1", "--rate", "10 req per 1s"], "--rate", "10 per 1s"),
                 ([":1", "--key", "header:"], "--key", "expected letters"),
