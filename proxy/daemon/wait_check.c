@@ -251,7 +251,7 @@ const char *wait_check_http2(const struct h2_connection *c)
 		return "lingering and its deadline do not go together";
 	if (c->state == H2_LINGERING)
 		return NULL;
-	if (c->output.block.at || c->output.held_bytes > 0)
+	if (c->link.block.at || c->link.held_bytes > 0)
 		return reason == WAIT_TAKE ? NULL : "no deadline until it takes what was sent";
 	if (c->head.is_open)
 		return reason == WAIT_HEAD ? NULL : "no deadline for the rest of its head";

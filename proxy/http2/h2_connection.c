@@ -15,6 +15,8 @@
 
 /* How often one connection runs its streams and writes, before it is the others' turn. */
 #define ROUNDS_MOST 16
+/* Frames that wait behind an output that its client does not read, besides two a stream. */
+#define FRAMES_MOST 200
 
 static const struct stream_calls calls;
 
@@ -34,7 +36,8 @@ static struct h2_connection *make(struct worker *worker, struct listener *listen
 		return NULL;
 	}
 	c->h2 = h2_part(worker);
-	c->worker = worker;
+	c->worker = c->link.worker = worker;
+	c->link.stream = &c->stream;
 	c->listener = listener;
 	c->state = H2_GREETING;
 	c->since_ms = worker_now_ms(worker);
@@ -59,10 +62,10 @@ static void free_connection(struct deferred_free *item)
 /* First the session, which knows the streams. */
 void h2_connection_end_session(struct h2_connection *c)
 {
-	assert(!c->receiving && !c->composing);
-	nghttp2_session_del(c->session);
-	c->session = NULL;
-	c->output.held_bytes = 0;
+	assert(!c->link.receiving && !c->link.composing);
+	nghttp2_session_del(c->link.session);
+	c->link.session = NULL;
+	c->link.held_bytes = 0;
 	c->ready = NULL;
 	c->last_ready = &c->ready;
 	while (c->streams)
@@ -78,7 +81,7 @@ static void end_connection(struct h2_connection *c)
 	h2_connection_end_session(c);
 	wait_end(&c->wait);
 	buffer_release(&c->in, blocks);
-	buffer_release(&c->output.block, blocks);
+	buffer_release(&c->link.block, blocks);
 	forwarding_clear(&c->forwarding);
 	free(c->address);
 	c->address = NULL;
@@ -211,10 +214,19 @@ static bool receive(struct h2_connection *c)
 	return is_good;
 }
 
+/* Is more composed than may wait for a client that does not read? */
+static bool is_stalled(const struct h2_connection *c)
+{
+	size_t most = FRAMES_MOST + 2u * c->listener->conf->max_streams;
+
+	return c->link.held_bytes > 0 &&
+	       nghttp2_session_get_outbound_queue_size(c->link.session) > most;
+}
+
 static void read_more(struct h2_connection *c)
 {
-	while (c->stream.readable && c->state < H2_LINGERING && !h2_output_is_stalled(c) &&
-		nghttp2_session_want_read(c->session)) {
+	while (c->stream.readable && c->state < H2_LINGERING && !is_stalled(c) &&
+		nghttp2_session_want_read(c->link.session)) {
 		if (!h2_may_work(c)) {
 			stream_yield(&c->stream);
 			return;
@@ -255,12 +267,6 @@ static void run_streams(struct h2_connection *c)
 
 /* ---- its end --------------------------------------------------------------------------------- */
 
-static bool has_output(const struct h2_connection *c)
-{
-	return c->output.block.at || c->output.held_bytes > 0 ||
-	       nghttp2_session_want_write(c->session);
-}
-
 static void flood_over(struct h2_connection *c)
 {
 	unsigned unlogged;
@@ -272,7 +278,7 @@ static void flood_over(struct h2_connection *c)
 			 "the last line",
 			c->listener->conf->name, SLICE_ARGS(forwarded_peer_text(&c->peer)),
 			h2_flood_name(c->flooded), unlogged);
-	nghttp2_session_terminate_session(c->session, NGHTTP2_ENHANCE_YOUR_CALM);
+	nghttp2_session_terminate_session(c->link.session, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 void h2_connection_drain(struct h2_connection *c)
@@ -283,19 +289,19 @@ void h2_connection_drain(struct h2_connection *c)
 		return;
 	/* Streams that are on their way meanwhile are served (RFC 9113 section 6.8). */
 	h2_enter(c, H2_DRAINING);
-	nghttp2_submit_shutdown_notice(c->session);
+	nghttp2_submit_shutdown_notice(c->link.session);
 	h2_write_later(c);
 }
 
 /* All is done that can be now. */
 static void settle(struct h2_connection *c)
 {
-	bool is_over = !nghttp2_session_want_read(c->session) ||
+	bool is_over = !nghttp2_session_want_read(c->link.session) ||
 		       (c->state == H2_FINISHING && c->stream_count == 0);
 
 	if (c->stream.failed)
 		h2_connection_close(c, "client gone");
-	else if (is_over && !has_output(c))
+	else if (is_over && !h2_link_has_output(&c->link))
 		h2_linger_begin(c);
 	else
 		h2_wait(c);
@@ -308,19 +314,19 @@ static void run(struct h2_connection *c)
 
 	do {
 		run_streams(c);
-		if (c->flooded != H2_FLOOD_NONE && nghttp2_session_want_read(c->session))
+		if (c->flooded != H2_FLOOD_NONE && nghttp2_session_want_read(c->link.session))
 			flood_over(c);
 		do {
-			h2_output_send(c);
-			h2_output_write(c);
-		} while (!c->output.block.at && !c->stream.failed && has_output(c) &&
+			h2_output_send(&c->link);
+			h2_output_write(&c->link);
+		} while (!c->link.block.at && !c->stream.failed && h2_link_has_output(&c->link) &&
 			 ++rounds < ROUNDS_MOST);
 	} while (c->ready && ++rounds < ROUNDS_MOST);
-	if (c->flooded != H2_FLOOD_NONE && has_output(c)) {
+	if (c->flooded != H2_FLOOD_NONE && h2_link_has_output(&c->link)) {
 		h2_connection_close(c, "flood"); /* it does not read why */
 		return;
 	}
-	if (c->ready || (!c->output.block.at && has_output(c)))
+	if (c->ready || (!c->link.block.at && h2_link_has_output(&c->link)))
 		stream_yield(&c->stream);
 	settle(c);
 }
@@ -363,11 +369,11 @@ static bool flush_all(struct loop_stage *stage)
 	if (!h2->unflushed)
 		return false;
 	while ((c = h2->unflushed) != NULL) {
-		h2->unflushed = c->output.next_unflushed;
+		h2->unflushed = c->next_unflushed;
 		if (!h2->unflushed)
 			h2->last_unflushed = &h2->unflushed;
-		c->output.unflushed = false;
-		if (c->state != H2_CLOSED && c->session && c->state != H2_LINGERING)
+		c->unflushed = false;
+		if (c->state != H2_CLOSED && c->link.session && c->state != H2_LINGERING)
 			run(c);
 	}
 	return true;

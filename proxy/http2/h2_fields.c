@@ -22,17 +22,26 @@ static nghttp2_nv *add_field(struct h2_fields *fields)
 	return &h2->fields[fields->count++];
 }
 
-static bool put_status(struct h2_fields *fields, unsigned status)
+void h2_fields_begin(struct h2_fields *fields, struct worker *worker)
 {
-	static const char name[] = ":status";
+	*fields = (struct h2_fields){.h2 = h2_part(worker)};
+}
+
+bool h2_fields_put(struct h2_fields *fields, struct slice name, struct slice value)
+{
 	nghttp2_nv *field = add_field(fields);
 
 	if (!field)
 		return false;
-	snprintf(fields->status, sizeof(fields->status), "%03u", status % 1000);
-	*field = (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)fields->status,
-		sizeof(name) - 1, 3, NGHTTP2_NV_FLAG_NONE};
+	*field = (nghttp2_nv){(uint8_t *)(uintptr_t)name.at, (uint8_t *)(uintptr_t)value.at,
+		name.len, value.len, NGHTTP2_NV_FLAG_NONE};
 	return true;
+}
+
+bool h2_fields_put_status(struct h2_fields *fields, unsigned status)
+{
+	snprintf(fields->status, sizeof(fields->status), "%03u", status % 1000);
+	return h2_fields_put(fields, SLICE(":status"), (struct slice){fields->status, 3});
 }
 
 /* Of a connection of HTTP/1, whatever the configuration sets. */
@@ -73,24 +82,19 @@ bool h2_fields_read(struct h2_fields *fields, char *at, const char *end)
 		at = line_end + 1;
 		if (is_of_connection(name))
 			continue;
-		nghttp2_nv *field = add_field(fields);
-		if (!field)
+		if (!h2_fields_put(fields, name, value))
 			return false;
-		*field = (nghttp2_nv){(uint8_t *)(uintptr_t)name.at, (uint8_t *)(uintptr_t)value.at,
-			name.len, value.len, NGHTTP2_NV_FLAG_NONE};
 	}
 	return true;
 }
 
-bool h2_fields_open(
-	struct h2_fields *fields, struct h2_stream *stream, unsigned status, size_t bytes)
+bool h2_fields_open(struct h2_fields *fields, size_t bytes)
 {
-	struct buffer_pool *pool = &stream->connection->worker->blocks;
+	struct buffer_pool *pool = &fields->h2->worker->blocks;
 
-	*fields = (struct h2_fields){.h2 = stream->connection->h2};
 	if (!buffer_acquire(&fields->text, pool))
 		return false;
-	if (!buffer_reserve(&fields->text, pool, bytes) || !put_status(fields, status)) {
+	if (!buffer_reserve(&fields->text, pool, bytes)) {
 		buffer_release(&fields->text, pool);
 		return false;
 	}
@@ -106,7 +110,7 @@ bool h2_fields_close(struct h2_fields *fields)
 	       h2_fields_read(fields, fields->text.at, fields->sink.out.at);
 }
 
-void h2_fields_free(struct h2_fields *fields, struct h2_stream *stream)
+void h2_fields_free(struct h2_fields *fields)
 {
-	buffer_release(&fields->text, &stream->connection->worker->blocks);
+	buffer_release(&fields->text, &fields->h2->worker->blocks);
 }

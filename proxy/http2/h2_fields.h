@@ -20,15 +20,24 @@ struct h2_fields {
 	char status[4];
 };
 
-/* Opens a sink of at most `bytes` for a head of this status. False: no memory. */
-bool h2_fields_open(
-	struct h2_fields *fields, struct h2_stream *stream, unsigned status, size_t bytes);
+/* None yet. */
+void h2_fields_begin(struct h2_fields *fields, struct worker *worker);
+
+/* Adds one that is in none of the lines: of pseudo fields, which precede the others. Its bytes must
+ * stay. False: no memory. */
+bool h2_fields_put(struct h2_fields *fields, struct slice name, struct slice value);
+
+/* Adds `:status`. False: no memory. */
+bool h2_fields_put_status(struct h2_fields *fields, unsigned status);
+
+/* Opens a sink of at most `bytes` for the others. False: no memory. */
+bool h2_fields_open(struct h2_fields *fields, size_t bytes);
 
 /* The head is composed: h2->fields has it, until the next one. False: no memory. */
 bool h2_fields_close(struct h2_fields *fields);
 
 /* Also when it was not opened. */
-void h2_fields_free(struct h2_fields *fields, struct h2_stream *stream);
+void h2_fields_free(struct h2_fields *fields);
 
 /* Adds fields of the lines `name: value`, which are changed. False: no memory. */
 bool h2_fields_read(struct h2_fields *fields, char *at, const char *end);

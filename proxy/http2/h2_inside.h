@@ -13,6 +13,7 @@
 #include "http/parser.h"
 #include "http2/h2_flood.h"
 #include "http2/h2_head.h"
+#include "http2/h2_link.h"
 #include "http2/h2_sink.h"
 #include "http2/h2_source.h"
 #include "listen/idle_list.h"
@@ -24,9 +25,6 @@
 
 /* Requests begun and reads made for one connection, before it is the others' turn. */
 #define H2_TURN_WORK 32
-
-/* The head of a frame. */
-#define H2_FRAME_HEAD 9
 
 struct h2_connection;
 
@@ -61,15 +59,6 @@ enum h2_state {
 	H2_CLOSED,
 };
 
-/* What is composed and not written: first `block`, then what is still in the session's memory. */
-struct h2_output {
-	struct buffer block;
-	const uint8_t *held;
-	size_t held_bytes;
-	struct h2_connection *next_unflushed;
-	bool unflushed; /* on the worker's list */
-};
-
 /* The work of a connection in one turn of the loop. */
 struct h2_turn {
 	uint64_t ns;
@@ -91,10 +80,11 @@ struct h2_connection {
 	struct wait wait;
 	struct h2_connection *prev, *next; /* all of the worker's */
 	enum h2_state state;
-	nghttp2_session *session; /* NULL: GREETING, or CLOSED */
-	struct buffer in;         /* GREETING: the first bytes; else empty between calls */
+	struct h2_link link; /* without a session: GREETING, or CLOSED */
+	struct buffer in;    /* GREETING: the first bytes; else empty between calls */
 
-	struct h2_output output;
+	struct h2_connection *next_unflushed;
+	bool unflushed; /* on the worker's list */
 
 	struct h2_stream *streams; /* all, by prev and next */
 	unsigned stream_count;
@@ -108,7 +98,6 @@ struct h2_connection {
 	uint64_t since_ms;          /* of the connection */
 	uint64_t owed_window;       /* to be given back when our SETTINGS are acknowledged */
 	bool settings_known;        /* they are */
-	bool receiving, composing;  /* within the session: no second call of the same */
 	bool busy;                  /* within h2_connection_advance */
 
 	struct h2_turn turn;
@@ -156,6 +145,11 @@ static inline struct h2_stream *h2_stream_of(struct client *client)
 	return CONTAINER_OF(client, struct h2_stream, client);
 }
 
+static inline struct h2_connection *h2_connection_of(struct h2_link *link)
+{
+	return CONTAINER_OF(link, struct h2_connection, link);
+}
+
 static inline void h2_enter(struct h2_connection *connection, enum h2_state state)
 {
 	static const char *const names[] = {
@@ -170,14 +164,12 @@ static inline void h2_enter(struct h2_connection *connection, enum h2_state stat
 /* Something is composed, or will be: it is written at the round's end. */
 static inline void h2_write_later(struct h2_connection *connection)
 {
-	struct h2_output *output = &connection->output;
-
-	if (output->unflushed || connection->state == H2_CLOSED)
+	if (connection->unflushed || connection->state == H2_CLOSED)
 		return;
-	output->unflushed = true;
-	output->next_unflushed = NULL;
+	connection->unflushed = true;
+	connection->next_unflushed = NULL;
 	*connection->h2->last_unflushed = connection;
-	connection->h2->last_unflushed = &output->next_unflushed;
+	connection->h2->last_unflushed = &connection->next_unflushed;
 }
 
 /* The stream has something to do in this round. */

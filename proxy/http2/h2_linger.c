@@ -105,7 +105,7 @@ static struct h2_connection *of_link(struct idle_link *link)
 /* Nothing of a request has come, and its client has taken all that was sent. */
 static bool is_idle(struct h2_connection *c, uint64_t now_ms)
 {
-	return c->state <= H2_OPEN && c->stream_count == 0 && !c->in.at && !c->output.block.at &&
+	return c->state <= H2_OPEN && c->stream_count == 0 && !c->in.at && !c->link.block.at &&
 	       !c->head.is_open && !c->stream.readable && !c->stream.woken &&
 	       c->idle.since_ms + GIVE_WAY_IDLE_MS <= now_ms && !stream_has_input(&c->stream) &&
 	       stream_taken(&c->stream) == c->stream.sent;

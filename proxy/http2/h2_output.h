@@ -4,27 +4,21 @@
  *
  *   session, sinks --compose--> block --write--> stream
  *
- * The content of a response is copied once, from the run that its sink borrows.
+ * The content of a body is copied once, from the run that its sink borrows.
  */
 #ifndef HTTP2_H2_OUTPUT_H
 #define HTTP2_H2_OUTPUT_H
 
-#include "http2/h2_inside.h"
+#include "http2/h2_link.h"
 
 /* Composes as much as can be now, and writes full blocks; the rest is written at the round's end.
  * Does nothing within the session. */
-void h2_output_send(struct h2_connection *connection);
+void h2_output_send(struct h2_link *link);
 
 /* Writes what is composed. The stream is woken where that fails. */
-void h2_output_write(struct h2_connection *connection);
+void h2_output_write(struct h2_link *link);
 
-/* Is more composed than may wait for a client that does not read? */
-bool h2_output_is_stalled(const struct h2_connection *connection);
-
-/* Resets the stream, if the session still knows it. */
-void h2_output_reset(struct h2_stream *stream, uint32_t error_code);
-
-/* Callbacks of the session: nghttp2_data_source_read_callback of a struct h2_stream, and how its
+/* Callbacks of the session: nghttp2_data_source_read_callback of a struct h2_sink, and how its
  * content is copied and divided into frames. */
 ssize_t h2_output_read_data(nghttp2_session *session, int32_t id, uint8_t *bytes, size_t len,
 	uint32_t *flags, nghttp2_data_source *source, void *user);

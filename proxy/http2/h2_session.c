@@ -17,7 +17,7 @@
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
-	struct h2_connection *c = user;
+	struct h2_connection *c = h2_connection_of(user);
 	bool is_request = frame->headers.cat == NGHTTP2_HCAT_REQUEST;
 
 	c->head_since_ms = worker_now_ms(c->worker);
@@ -35,7 +35,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
 	size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags, void *user)
 {
-	struct h2_connection *c = user;
+	struct h2_connection *c = h2_connection_of(user);
 
 	(void)session;
 	(void)frame;
@@ -64,7 +64,7 @@ static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *fram
 static void end_headers(struct h2_connection *c, const nghttp2_frame *frame)
 {
 	struct h2_stream *stream =
-		nghttp2_session_get_stream_user_data(c->session, frame->hd.stream_id);
+		nghttp2_session_get_stream_user_data(c->link.session, frame->hd.stream_id);
 	bool is_end = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
 
 	if (stream && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
@@ -78,13 +78,13 @@ static void settings_acknowledged(struct h2_connection *c)
 {
 	c->settings_known = true;
 	if (c->owed_window > 0)
-		nghttp2_session_consume_connection(c->session, (size_t)c->owed_window);
+		nghttp2_session_consume_connection(c->link.session, (size_t)c->owed_window);
 	c->owed_window = 0;
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
-	struct h2_connection *c = user;
+	struct h2_connection *c = h2_connection_of(user);
 	struct h2_stream *stream;
 
 	switch (frame->hd.type) {
@@ -113,7 +113,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
 	size_t len, void *user)
 {
-	struct h2_connection *c = user;
+	struct h2_connection *c = h2_connection_of(user);
 	struct h2_stream *stream = nghttp2_session_get_stream_user_data(session, id);
 
 	(void)flags;
@@ -143,7 +143,7 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t error_code, v
 
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
-	struct h2_connection *c = user;
+	struct h2_connection *c = h2_connection_of(user);
 	struct h2_stream *stream;
 
 	if (frame->hd.type == NGHTTP2_RST_STREAM &&
@@ -168,7 +168,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *u
 
 static int on_error(nghttp2_session *session, int code, const char *text, size_t len, void *user)
 {
-	struct h2_connection *c = user;
+	struct h2_connection *c = h2_connection_of(user);
 
 	(void)session;
 	log_debug("client %.*s: HTTP/2 error %d: %.*s", SLICE_ARGS(forwarded_peer_text(&c->peer)),
@@ -218,17 +218,17 @@ bool h2_session_begin(struct h2_connection *c)
 		{NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
 	};
 
-	if (nghttp2_session_server_new2(&c->session, c->h2->callbacks, c, c->h2->option) != 0) {
-		c->session = NULL;
+	if (nghttp2_session_server_new2(&c->link.session, c->h2->callbacks, &c->link, c->h2->option) != 0) {
+		c->link.session = NULL;
 		return false;
 	}
 	c->flood = (struct h2_flood){
 		.preface_left = NGHTTP2_CLIENT_MAGIC_LEN, .block_most = 2 * conf->max_header_bytes};
 	c->flooded = H2_FLOOD_NONE;
-	return nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings,
+	return nghttp2_submit_settings(c->link.session, NGHTTP2_FLAG_NONE, settings,
 		       sizeof(settings) / sizeof(settings[0])) == 0 &&
 	       nghttp2_session_set_local_window_size(
-		       c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) == 0;
+		       c->link.session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) == 0;
 }
 
 bool h2_session_receive(struct h2_connection *c, const uint8_t *bytes, size_t len)
@@ -239,11 +239,11 @@ bool h2_session_receive(struct h2_connection *c, const uint8_t *bytes, size_t le
 		c->flooded = kind;
 		return false;
 	}
-	c->receiving = true;
-	ssize_t read = nghttp2_session_mem_recv(c->session, bytes, len);
-	c->receiving = false;
+	c->link.receiving = true;
+	ssize_t read = nghttp2_session_mem_recv(c->link.session, bytes, len);
+	c->link.receiving = false;
 	if (read < 0)
-		nghttp2_session_terminate_session(c->session, NGHTTP2_INTERNAL_ERROR);
+		nghttp2_session_terminate_session(c->link.session, NGHTTP2_INTERNAL_ERROR);
 	return read >= 0;
 }
 
@@ -252,7 +252,7 @@ void h2_session_finish(struct h2_connection *c)
 	if (c->state != H2_DRAINING)
 		return;
 	h2_enter(c, H2_FINISHING);
-	nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE,
-		nghttp2_session_get_last_proc_stream_id(c->session), NGHTTP2_NO_ERROR, NULL, 0);
+	nghttp2_submit_goaway(c->link.session, NGHTTP2_FLAG_NONE,
+		nghttp2_session_get_last_proc_stream_id(c->link.session), NGHTTP2_NO_ERROR, NULL, 0);
 	h2_write_later(c);
 }

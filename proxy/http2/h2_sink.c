@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "http2/h2_output.h"
+
 static struct h2_sink *of(struct body_sink *sink)
 {
 	_Static_assert(offsetof(struct h2_sink, sink) == 0, "it begins with its sink");
@@ -54,7 +56,7 @@ static void drop_run(struct h2_sink *s, size_t bytes)
 	s->run.at += bytes;
 	s->run.len -= bytes;
 	if (s->run.len == 0)
-		buffer_release(&s->kept, s->pool);
+		buffer_release(&s->kept, &s->link->worker->blocks);
 }
 
 static void leave_empty_spool(struct h2_sink *s)
@@ -80,7 +82,7 @@ static enum body_flush flush(struct body_sink *sink, uint64_t *written)
 	struct h2_sink *s = of(sink);
 
 	if (h2_sink_has_output(s) && !s->has_failed)
-		s->run_output(s);
+		h2_output_send(s->link);
 	*written += s->sent - s->reported;
 	s->reported = s->sent;
 	if (is_lost(s))
@@ -124,12 +126,12 @@ static void wake(struct body_sink *sink)
 	of(sink)->look_later(of(sink));
 }
 
-void h2_sink_init(struct h2_sink *s, struct buffer_pool *pool)
+void h2_sink_init(struct h2_sink *s, struct h2_link *link, int32_t id)
 {
 	static const struct body_sink_calls calls = {
 		push, end, flush, is_empty, spill, has_spilled, keeper, wake};
 
-	*s = (struct h2_sink){.sink.calls = &calls, .pool = pool};
+	*s = (struct h2_sink){.sink.calls = &calls, .link = link, .id = id};
 }
 
 void h2_sink_end(struct h2_sink *s)
@@ -137,7 +139,7 @@ void h2_sink_end(struct h2_sink *s)
 	spool_free(s->spool);
 	s->spool = NULL;
 	s->run = SLICE_NONE;
-	buffer_release(&s->kept, s->pool);
+	buffer_release(&s->kept, &s->link->worker->blocks);
 	free(s->trailers);
 	s->trailers = NULL;
 }

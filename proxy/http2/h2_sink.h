@@ -13,10 +13,12 @@
 
 #include "base/buffer.h"
 #include "body/sink.h"
+#include "http2/h2_link.h"
 
 struct h2_sink {
 	struct body_sink sink;
-	struct buffer_pool *pool;
+	struct h2_link *link;
+	int32_t id; /* of its stream */
 	struct spool *spool;
 	struct slice run;
 	struct buffer kept; /* the run's block, where its source gave it away */
@@ -27,15 +29,13 @@ struct h2_sink {
 	uint32_t trailers_len;
 	uint64_t sent;     /* bytes composed so far, framing included */
 	uint64_t reported; /* of those, to the pump */
-	/* Composes and writes what can be now. */
-	void (*run_output)(struct h2_sink *sink);
 	/* There is something new to send; the session is to ask for it. */
 	void (*resume)(struct h2_sink *sink);
 	/* Its owner looks in this turn. */
 	void (*look_later)(struct h2_sink *sink);
 };
 
-void h2_sink_init(struct h2_sink *sink, struct buffer_pool *pool);
+void h2_sink_init(struct h2_sink *sink, struct h2_link *link, int32_t id);
 
 /* Drops what is borrowed, and its memory. */
 void h2_sink_end(struct h2_sink *sink);

@@ -37,28 +37,34 @@ static void credit(struct h2_source *source, size_t bytes)
 {
 	struct h2_stream *stream = of_source(source);
 
-	if (stream->closed || !stream->connection->session)
+	if (stream->closed || !stream->connection->link.session)
 		return;
-	nghttp2_session_consume_stream(stream->connection->session, stream->id, bytes);
+	nghttp2_session_consume_stream(stream->connection->link.session, stream->id, bytes);
 	h2_write_later(stream->connection);
-}
-
-static void run_output(struct h2_sink *sink)
-{
-	h2_output_send(of_sink(sink)->connection);
 }
 
 static void resume(struct h2_sink *sink)
 {
 	struct h2_stream *stream = of_sink(sink);
 
-	if (stream->has_responded && !stream->closed && stream->connection->session)
-		nghttp2_session_resume_data(stream->connection->session, stream->id);
+	if (stream->has_responded && !stream->closed && stream->connection->link.session)
+		nghttp2_session_resume_data(stream->connection->link.session, stream->id);
 }
 
 static void look_later(struct h2_sink *sink)
 {
 	h2_run_later(of_sink(sink));
+}
+
+void h2_stream_reset(struct h2_stream *stream, uint32_t error_code)
+{
+	struct h2_connection *c = stream->connection;
+
+	if (stream->closed || stream->was_reset || !c->link.session)
+		return;
+	stream->was_reset = true;
+	nghttp2_submit_rst_stream(c->link.session, NGHTTP2_FLAG_NONE, stream->id, error_code);
+	h2_write_later(c);
 }
 
 static struct h2_stream *take_spare(struct h2_worker *h2)
@@ -89,8 +95,7 @@ struct h2_stream *h2_stream_new(struct h2_connection *c, int32_t id)
 	stream->client.tls = c->tls;
 	wait_init(&stream->wait, c->worker->loop.base, on_deadline);
 	h2_source_init(&stream->source, &c->worker->blocks, credit);
-	h2_sink_init(&stream->sink, &c->worker->blocks);
-	stream->sink.run_output = run_output;
+	h2_sink_init(&stream->sink, &c->link, id);
 	stream->sink.resume = resume;
 	stream->sink.look_later = look_later;
 	CHAIN_PUSH(c->streams, stream, prev, next);
@@ -230,7 +235,7 @@ void h2_stream_begin(struct h2_stream *stream, bool is_end)
 
 	stream->source.came_whole = is_end;
 	if (!x) {
-		h2_output_reset(stream, NGHTTP2_REFUSED_STREAM);
+		h2_stream_reset(stream, NGHTTP2_REFUSED_STREAM);
 		return;
 	}
 	c->turn.work++;
@@ -253,7 +258,7 @@ void h2_stream_body(struct h2_stream *stream, const uint8_t *bytes, size_t len)
 	if (!stream->client.first || stream->was_reset)
 		return;
 	if (!h2_source_put(&stream->source, bytes, len))
-		h2_output_reset(stream, NGHTTP2_INTERNAL_ERROR);
+		h2_stream_reset(stream, NGHTTP2_INTERNAL_ERROR);
 	h2_run_later(stream);
 }
 
@@ -262,7 +267,7 @@ void h2_stream_trailers(struct h2_stream *stream)
 	struct slice lines = h2_head_finish(&stream->connection->head, false);
 
 	if (!lines.at || !h2_source_put_trailers(&stream->source, lines))
-		h2_output_reset(stream, NGHTTP2_PROTOCOL_ERROR);
+		h2_stream_reset(stream, NGHTTP2_PROTOCOL_ERROR);
 	else
 		h2_stream_body_ended(stream);
 }
@@ -280,7 +285,7 @@ void h2_stream_response_ended(struct h2_stream *stream)
 	stream->sink.has_ended = true;
 	/* The rest of its request is of no use (RFC 9113 section 8.1). */
 	if (!stream->source.came_whole)
-		h2_output_reset(stream, NGHTTP2_NO_ERROR);
+		h2_stream_reset(stream, NGHTTP2_NO_ERROR);
 	h2_run_later(stream);
 }
 
@@ -327,7 +332,7 @@ static void close_stream(struct h2_stream *stream, uint32_t error_code, const ch
 {
 	log_debug("client %.*s: stream %d: closed: %s",
 		SLICE_ARGS(forwarded_peer_text(&stream->connection->peer)), (int)stream->id, why);
-	h2_output_reset(stream, error_code);
+	h2_stream_reset(stream, error_code);
 	leave_exchange(stream);
 	h2_run_later(stream);
 }
@@ -411,7 +416,7 @@ static void exchange_ended(struct client *client, struct exchange *exchange)
 	(void)exchange;
 	client->first = NULL;
 	if (!stream->has_responded || !stream->sink.is_last) {
-		h2_output_reset(stream, NGHTTP2_INTERNAL_ERROR);
+		h2_stream_reset(stream, NGHTTP2_INTERNAL_ERROR);
 		drop_response(stream);
 	}
 	h2_source_end(&stream->source);
@@ -465,8 +470,8 @@ static struct body_source *open_body(struct client *client, struct exchange *exc
 	if (stream->source.is_open)
 		return &stream->source.source;
 	if (!stream->source.came_whole && !stream->closed)
-		nghttp2_session_set_local_window_size(
-			stream->connection->session, NGHTTP2_FLAG_NONE, stream->id, BODY_WINDOW);
+		nghttp2_session_set_local_window_size(stream->connection->link.session,
+			NGHTTP2_FLAG_NONE, stream->id, BODY_WINDOW);
 	h2_write_later(stream->connection);
 	return h2_source_open(&stream->source, exchange->framing.body == HTTP_BODY_LENGTH,
 		exchange->framing.length);

@@ -38,6 +38,9 @@ void h2_stream_closed(struct h2_stream *stream);
 /* Does all that can be done now. */
 void h2_stream_advance(struct h2_stream *stream);
 
+/* Resets the stream, if the session still knows it. */
+void h2_stream_reset(struct h2_stream *stream, uint32_t error_code);
+
 /* Its connection ends: so does its exchange, and it is freed. */
 void h2_stream_cut(struct h2_stream *stream);
 

@@ -46,7 +46,7 @@ void h2_wait(struct h2_connection *c)
 
 	if (c->state == H2_LINGERING || c->state == H2_CLOSED)
 		return;
-	if (c->output.block.at || c->output.held_bytes > 0) {
+	if (c->link.block.at || c->link.held_bytes > 0) {
 		wait_for(&c->wait, WAIT_TAKE, c->stream.sent,
 			now_ms + c->listener->conf->send_timeout_ms, now_ms);
 	} else if (wait_for_head(c, now_ms)) {
@@ -91,7 +91,7 @@ static void end_idle(struct h2_connection *c)
 	} else if (still_takes(c, now_ms)) {
 		deadline_set(&c->wait.deadline, now_ms + LOOK_MS, now_ms);
 	} else {
-		nghttp2_session_terminate_session(c->session, NGHTTP2_NO_ERROR);
+		nghttp2_session_terminate_session(c->link.session, NGHTTP2_NO_ERROR);
 		h2_write_later(c);
 	}
 }
@@ -111,7 +111,7 @@ void h2_wait_passed(struct deadline *deadline)
 			h2_connection_close(c, "header timeout");
 			break;
 		}
-		nghttp2_session_terminate_session(c->session,
+		nghttp2_session_terminate_session(c->link.session,
 			c->head.is_open ? NGHTTP2_PROTOCOL_ERROR : NGHTTP2_SETTINGS_TIMEOUT);
 		h2_write_later(c);
 		break;

@@ -1,4 +1,4 @@
-/* Content is borrowed until it was taken, or moves into a spool. */
+/* Content is borrowed until it was taken, or moves into a sworker.blocks. */
 #include "http2/h2_sink.h"
 
 #include <setjmp.h>
@@ -12,7 +12,8 @@
 
 #include "tests/unit/suite.h"
 
-static struct buffer_pool pool;
+static struct worker worker;
+static struct h2_link link_of_sink = {.worker = &worker}; /* without a session */
 static unsigned resumed;
 
 static void none(struct h2_sink *sink)
@@ -29,9 +30,9 @@ static void resume(struct h2_sink *sink)
 static struct body_sink *begin(struct h2_sink *sink)
 {
 	resumed = 0;
-	buffer_pool_init(&pool, 64, 4);
-	h2_sink_init(sink, &pool);
-	sink->run_output = sink->look_later = none;
+	buffer_pool_init(&worker.blocks, 64, 4);
+	h2_sink_init(sink, &link_of_sink, 1);
+	sink->look_later = none;
 	sink->resume = resume;
 	return &sink->sink;
 }
@@ -58,7 +59,7 @@ static void a_run_is_borrowed(void **state)
 	sink.has_ended = true;
 	assert_true(body_sink_is_empty(body));
 	h2_sink_end(&sink);
-	buffer_pool_clear(&pool);
+	buffer_pool_clear(&worker.blocks);
 }
 
 static void a_stream_that_is_closed_fails_it(void **state)
@@ -73,7 +74,7 @@ static void a_stream_that_is_closed_fails_it(void **state)
 	sink.has_failed = true;
 	assert_int_equal(body->calls->flush(body, &written), BODY_FAILED);
 	h2_sink_end(&sink);
-	buffer_pool_clear(&pool);
+	buffer_pool_clear(&worker.blocks);
 }
 
 static void what_a_client_does_not_take_moves_into_a_spool(void **state)
@@ -95,7 +96,7 @@ static void what_a_client_does_not_take_moves_into_a_spool(void **state)
 	assert_true(slice_equal(h2_sink_front(&sink), SLICE("second")));
 	assert_true(h2_sink_is_last(&sink));
 	h2_sink_end(&sink);
-	buffer_pool_clear(&pool);
+	buffer_pool_clear(&worker.blocks);
 }
 
 UNIT_SUITE(test_h2_sink)
