@@ -41,7 +41,7 @@ HIGHER_STRUCTS = {('upstream', 'exchange'): 'whose request a connection carries'
 SEAMS = {
     'client_calls': 'a connection, a socket and a gateway are clients', 'body_source_calls': 'as above',
     'server_calls': 'a second protocol is to come', 'protocol': 'a second protocol is to come',
-    'stream_calls': 'of whoever has a stream',
+    'stream_calls': 'of the owner of a stream',
     'authority_calls': 'a build may leave the fleet out', 'authority_reply': 'a build may leave the fleet out',
     'owner_store': 'a build may leave the fleet out',
     'switched_calls': 'a build may leave WebSockets out', 'passage_calls': 'a build may leave WebSockets out',

@@ -49,7 +49,7 @@ struct log {
 	uint64_t reported, reported_at_ns;
 	/* The access log's writer's: those that it has woken the other one for. */
 	uint64_t access_dropped;
-	/* Of the thread that configures: what the files are called. */
+	/* Names of the files; for the thread that configures only. */
 	char *paths[LOG_CHANNELS]; /* owned; NULL: no file */
 };
 

@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* Of two outputs that may be one file (a pipe that has both, a terminal): then their writes must
- * not run into each other, as the kernel would let them. */
+/* Two outputs that may be one file (one pipe, a terminal): then their writes must not interleave,
+ * as the kernel would let them. */
 struct log_pair {
 	pthread_mutex_t lock;
 	_Atomic bool is_one_file;

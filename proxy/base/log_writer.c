@@ -16,7 +16,7 @@ enum {
 };
 
 /*
- * What the thread is about. It sleeps on an eventfd, which costs a producer a system call; so
+ * The writer's thread. It sleeps on an eventfd, which costs a producer a system call; so
  * while lines come in it lingers for a few milliseconds between two rounds, and only a ring
  * half full or a warning cuts that short. With nothing to do it announces that it is asleep, looks
  * once more, and blocks: an idle process never wakes up.
@@ -159,7 +159,7 @@ static void flush(struct log_writer *writer)
 	writer->output.lost = 0;
 }
 
-/* Of the last switch that waits, or of the output that it has. */
+/* The epoch of the last switch that waits, else of the present output. */
 static unsigned newest_epoch(struct log_writer *writer)
 {
 	unsigned epoch = writer->applied;
@@ -251,8 +251,8 @@ static void *run(void *argument)
 		requests = atomic_exchange_explicit(&writer->requests, 0, memory_order_seq_cst);
 		unsigned newest = newest_epoch(writer);
 		bool any = drain(writer);
-		/* Of a switch that came since then, which has a request of its own, lines that were
-		 * put in before it may still be in the rings. */
+		/* A later switch has a request of its own; lines from before it may still be in
+		 * the rings. */
 		if (requests & REQUEST_SWITCH)
 			go_over(writer, newest);
 		/* Behind it: the switch's file may have been moved away since it was opened. */

@@ -119,7 +119,7 @@ static bool find_folder(const struct hierarchy *hierarchy, const char *group, ch
 
 	if (len == 1) /* all of it: "/" */
 		len = 0;
-	/* Of another namespace: what is mounted is the nearest that can be seen. */
+	/* The group is of another namespace: the mount point is the nearest that is visible. */
 	if (strncmp(group, hierarchy->root, len) != 0 || strstr(group, "/.."))
 		group = "";
 	else
@@ -145,7 +145,7 @@ static bool read_line_of(const char *root, const char *folder, const char *name,
 	return good;
 }
 
-/* What one group allows; UINT_MAX: all. */
+/* Processors that one group allows; UINT_MAX: all. */
 static unsigned allowed_in(const char *root, const char *folder, bool unified)
 {
 	long long quota = 0, period = 0, most;

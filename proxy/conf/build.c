@@ -107,7 +107,7 @@ void build_warn(struct build *build, const struct instance *instance, unsigned l
 	conf->warnings[at] = (struct conf_warning){line, whole};
 }
 
-/* What a node adds to a head that it forwards to another one. */
+/* Bytes that a node adds at most to a head that it forwards to another one. */
 #define HOP_FIELDS_BYTES  2048
 #define CLIENT_CERT_BYTES (32 << 10) /* Client-Cert and Client-Cert-Chain */
 
@@ -120,7 +120,7 @@ static bool set_value(struct value *value, void *object, const char *text, size_
 	return value->option->type->parse(value);
 }
 
-/* What is written is not added to the default. */
+/* A list that the file writes replaces the default. */
 static void clear_list(const struct option *option, void *object)
 {
 	if (option->type->adds)

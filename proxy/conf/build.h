@@ -103,7 +103,7 @@ void check_snapshot(struct build *build);
 /* Does the section's value of another option give this one an effect? options.h: needs. check.c */
 bool check_has_effect(const struct instance *instance, const struct option *option);
 
-/* Of a [match], and over all of them. check_match.c */
+/* Check one [match], and all of them together. check_match.c */
 void check_match(struct build *build, const struct instance *instance);
 void check_matches(struct build *build);
 /* Fills `when` from the names that the section's option `key` has. */
@@ -115,19 +115,19 @@ void check_limit(struct build *build, const struct instance *instance);
 void check_limits_of_routes(struct build *build);
 bool check_limits_have(const struct conf_limits *limits, const struct conf_limit *limit);
 
-/* Of a route's WebSockets. check_websocket.c */
+/* Checks a route's options of WebSockets. check_websocket.c */
 void check_websocket(struct build *build, const struct instance *instance);
-/* When all limits were checked. */
+/* Runs after the checks of all limits. */
 void check_max_sockets(struct build *build, const struct instance *instance);
 /* Finds the routes whose servers also serve a gateway, after all routes. */
 void check_servers_of_gateways(const struct build *build);
 
-/* Of [fleet], and of a [limit] with scope = fleet. check_fleet.c */
+/* Check [fleet], and a [limit] with scope = fleet. check_fleet.c */
 void check_fleet(struct build *build, const struct instance *instance);
 void check_limit_of_fleet(struct build *build, const struct instance *instance);
-/* Of a [route]: session_scope. */
+/* Checks a [route]'s session_scope. */
 void check_session_scope(struct build *build, const struct instance *instance);
-/* Of an [upstream]: health_shared. */
+/* Checks an [upstream]'s health_shared. */
 void check_health_shared(struct build *build, const struct instance *instance);
 
 /* Warns of options of TLS that have no effect, as nothing of the section has TLS, and of
@@ -135,10 +135,10 @@ void check_health_shared(struct build *build, const struct instance *instance);
 void check_tls_effects(struct build *build, const struct instance *instance,
 	const struct conf_tls *tls, bool has_tls, const char *of, const char *to);
 
-/* Of an [upstream]'s TLS. check_tls.c */
+/* Checks an [upstream]'s TLS. check_tls.c */
 void check_upstream_tls(struct build *build, const struct instance *instance);
 
-/* Of a [semaphore]. check_semaphore.c */
+/* Checks a [semaphore]. check_semaphore.c */
 void check_semaphore(struct build *build, const struct instance *instance);
 /* Counts a node once for each of its upstreams with the semaphore, as each has a share of its own.
  * After all upstreams. check_semaphore.c */

@@ -32,7 +32,7 @@ static void refuse_way(struct build *build, const struct instance *instance, con
 			limit->fleet_way == CONF_FLEET_SPLIT ? "split" : "relaxed", why, expected);
 }
 
-/* What does not hold of each node's part, or of a part that changes. */
+/* Rejects options that a node's part of the limit, or a part that changes, can't keep. */
 static void check_reserved(struct build *build, const struct instance *instance)
 {
 	const struct conf_limit *limit = instance->object;
@@ -105,7 +105,7 @@ static void check_precision(struct build *build, const struct instance *instance
 			"at most that, or auto");
 }
 
-/* What the store can't count. */
+/* Rejects kinds of limits that the store can't count. */
 static void check_kind(struct build *build, const struct instance *instance)
 {
 	const struct conf_limit *limit = instance->object;

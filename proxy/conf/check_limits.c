@@ -30,7 +30,7 @@ static bool is_wrong(const struct build *build, const struct instance *instance)
 	return false;
 }
 
-/* What is left to the library that counts, when all of the limit could be read. */
+/* Rejects what libthrottle refuses, once all of the limit could be read. */
 static void check_by_library(struct build *build, const struct instance *instance)
 {
 	const struct conf_limit *limit = instance->object;
@@ -158,7 +158,7 @@ static unsigned count_conditions(const struct conf_limits *limits, const struct 
 	return further ? add_when(whens, count, further) : count;
 }
 
-/* What could never be admitted is a mistake. */
+/* Rejects a cost that no limit of the route could ever admit. */
 static void check_cost(
 	struct build *build, const struct instance *instance, const struct conf_limits *limits)
 {
@@ -308,7 +308,7 @@ static bool plans_do_more(const struct conf *conf)
 	return conf->unknown == CONF_UNKNOWN_REFUSE;
 }
 
-/* Who defines a limit and forgets to name it believes to be protected. */
+/* An operator who defines a limit and forgets to name it believes to be protected. */
 static void warn_of_unnamed(struct build *build)
 {
 	const struct conf *conf = build->conf;

@@ -54,7 +54,7 @@ struct conf_admin {
 
 enum conf_traceparent { CONF_TRACEPARENT_PASS, CONF_TRACEPARENT_BEGIN, CONF_TRACEPARENT_OFF };
 
-/* What sluice adds to requests about the way that they took. */
+/* Fields that sluice adds to requests about their way. */
 struct conf_hop {
 	const char *via; /* pseudonym in Via; NULL when off, the default */
 	enum conf_traceparent traceparent;
@@ -103,7 +103,7 @@ struct conf_logs {
 	enum conf_access_format access_format;
 };
 
-/* What any key of the snapshot has parts of. */
+/* Forms that occur in any key of the snapshot. */
 struct conf_key_facts {
 	struct conf_text_list query; /* query parameters: secrets */
 	bool has_tls;                /* tls:FACT */

@@ -48,7 +48,7 @@ bool credentials_are_canonical(struct slice value)
 
 static const char base64_digits[] = DIGITS "+/", url_digits[] = DIGITS "-_";
 
-/* What a digit stands for, or -1. */
+/* The value of a digit, or -1. */
 static int digit_value(const char *digits, char c)
 {
 	const char *at = c ? strchr(digits, c) : NULL;

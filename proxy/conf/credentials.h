@@ -24,8 +24,8 @@ bool credentials_split(struct slice value, size_t *scheme_len, size_t *rest_at);
 /* Is the value in that form (or of no scheme)? */
 bool credentials_are_canonical(struct slice value);
 
-/* Of the scheme Basic, and of a JSON web token as Bearer: is the rest something else than base64 as
- * an encoder writes it? Servers take more, without padding, with other bytes in it or with unused
+/* Is the rest of Basic, or of a Bearer that is a JSON web token, something else than base64 as an
+ * encoder writes it? Servers take more, without padding, with other bytes in it or with unused
  * bits set, so that one name and password, or one token, would be many callers. */
 bool credentials_are_misspelled(struct slice value);
 

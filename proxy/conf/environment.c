@@ -44,7 +44,7 @@ static bool append(struct expansion *out, struct slice text)
 	return true;
 }
 
-/* What the variable holds; its bytes obey the rule for bytes in lines. */
+/* Appends the variable's value; its bytes obey the rule for bytes in lines. */
 static bool append_variable(struct expansion *out, const char *name, struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++) {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* So many lines are enough for a file of garbage. */
+/* Errors listed at most, for a file of garbage. */
 enum { ERRORS_AT_MOST = 1000, NEAR_WORD_BYTES = 40, NEAR_SLIPS = 2 };
 
 void conf_disarm(char *text)

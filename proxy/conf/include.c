@@ -24,7 +24,7 @@ struct build_file {
 	const char *name;
 };
 
-/* Of the files that are being read, the one that is the same; else NULL. */
+/* The open file with this identity, `file` or one of its includers; NULL if none. */
 static const struct build_file *find_open(const struct build_file *file, const struct stat *about)
 {
 	while (file && (file->device != about->st_dev || file->inode != about->st_ino))

@@ -14,7 +14,7 @@ enum conf_protocol { CONF_PROTOCOL_HTTP1 = 1, CONF_PROTOCOL_HTTP2 = 2 };
 
 enum conf_verify { CONF_VERIFY_NONE, CONF_VERIFY_OPTIONAL, CONF_VERIFY_REQUIRED };
 
-/* Of a listener that has a certificate. */
+/* TLS of a listener; it has any if there is a certificate. */
 struct conf_listener_tls {
 	struct conf_text_list certificates;     /* PEM files; none: no TLS */
 	struct conf_text_list certificate_keys; /* as many, or none: in the same files */

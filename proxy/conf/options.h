@@ -63,7 +63,7 @@ enum option_flags {
 	OPTION_QUERY = 32,   /* a path: a query may follow */
 	OPTION_URL = 128,    /* `scheme://user:password@host`: the questioner is not shown */
 	OPTION_SECRET = 64,  /* `Name: value`, whose value is never shown */
-	OPTION_TLS = 256,    /* a part of a listener's TLS: a change makes it anew */
+	OPTION_TLS = 256,    /* a part of a listener's TLS, which a change rebuilds */
 };
 
 /* The setting of another option of the section without which an option has no effect. */

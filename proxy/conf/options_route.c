@@ -14,7 +14,7 @@
 #define NEEDS(key, value)  .needs = {key, value, NULL, NULL, false}
 #define OF_MESSAGES        .needs = {"websocket", "messages", "gateway", NULL, true}
 #define OF_GATEWAYS        .needs = {"websocket", "gateway", NULL, NULL, true}
-/* Of held responses as well. */
+/* These apply to held responses too. */
 #define OF_MESSAGES_OR_HOLDS .needs = {"websocket", "messages", "gateway", "grip_hold", true}
 #define OF_GATEWAYS_OR_HOLDS .needs = {"websocket", "gateway", NULL, "grip_hold", true}
 

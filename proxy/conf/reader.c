@@ -15,9 +15,9 @@
 #include "conf/foreign.h"
 
 /*
- * CONTROL_LINES_AT_MOST: so many lines are enough to see that a file is of another kind.
- * INIH_LINE_BYTES: inih takes so much of a line, in the distribution with the shortest (Debian 12).
- * Of a longer one inih gets the key alone, so that all versions read all lines alike.
+ * CONTROL_LINES_AT_MOST: these lines are enough to see that a file is of another kind.
+ * INIH_LINE_BYTES: the longest line of inih in the distribution with the shortest (Debian 12). inih
+ * gets only the key of a longer line, so that all versions read all lines alike.
  */
 enum { CONTROL_LINES_AT_MOST = 10, INIH_LINE_BYTES = 199, LINE_BYTES = 64 << 10 };
 

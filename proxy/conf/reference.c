@@ -159,7 +159,7 @@ void reference_dump(const struct conf *conf, FILE *out)
 
 /* ---- one by one ---- */
 
-/* What may hold a credential is cut: the value of a field to set, a query, the user of a URL. */
+/* Cuts what may hold a credential: the value of a field to set, a query, the user of a URL. */
 static const char *mask(const struct option *option, const char *text, char *room, size_t size)
 {
 	const char *host = option->flags & OPTION_URL ? strrchr(text, '@') : NULL;

@@ -113,7 +113,7 @@ static bool is_value(const char *text)
 	return true;
 }
 
-/* What would have no effect, or an effect that nobody means. */
+/* Warns of a revision without effect, or with one that was hardly meant. */
 static void check_revision(const struct replay *replay, const struct conf_revision *revision)
 {
 	const struct option_section *section = section_of(replay->base, revision);

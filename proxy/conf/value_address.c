@@ -148,7 +148,7 @@ static bool read_literal(struct slice host, bool v6, struct conf_address *addres
 		address->socket_len = sizeof(*v4);
 		return inet_pton(AF_INET, copy, &v4->sin_addr) == 1;
 	}
-	/* Not inet_pton, which knows no zones: [fe80::1%eth0] */
+	/* inet_pton knows no zones: [fe80::1%eth0] */
 	if (getaddrinfo(copy, NULL, &hints, &found) != 0)
 		return false;
 	memcpy(&address->socket, found->ai_addr, sizeof(struct sockaddr_in6));

@@ -116,7 +116,7 @@ static bool parse_media_types(struct value *value)
 	return good;
 }
 
-/* What may stand in a request line as it is. */
+/* A path that a request line may contain as it is. */
 static bool parse_uri_path(struct value *value)
 {
 	struct slice path = value->text;

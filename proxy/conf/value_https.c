@@ -1,5 +1,4 @@
-/* What a listener tells clients about https: where they should go, and for how long. See value.h.
- */
+/* A listener's options that send clients to https: `redirect` and HSTS. See value.h. */
 #include "conf/same.h"
 #include "conf/value.h"
 

@@ -39,7 +39,7 @@ static bool read_prefix(
 	return true;
 }
 
-/* What identifies callers is a secret of theirs: the access log leaves it out. */
+/* A parameter that identifies callers is their secret: the access log leaves it out. */
 static void note_query_key(struct value *value, const char *name)
 {
 	struct conf_text_list *keys = &value->build->conf->keys.query;
@@ -79,7 +79,7 @@ bool value_is_key_word(struct slice word)
 	return false;
 }
 
-/* What is behind a form's word. */
+/* Reads the argument behind a form's word. */
 static bool read_argument(
 	struct value *value, struct slice text, struct slice word, struct key_part *part)
 {

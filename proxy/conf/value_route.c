@@ -110,7 +110,7 @@ static bool parse_methods(struct value *value)
 			continue;
 		}
 		*bits |= UINT64_C(1) << method;
-		/* What serves GET serves HEAD (RFC 9110 section 9.3.2). */
+		/* A resource that serves GET serves HEAD (RFC 9110 section 9.3.2). */
 		if (method == HTTP_METHOD_GET)
 			*bits |= UINT64_C(1) << HTTP_METHOD_HEAD;
 	}

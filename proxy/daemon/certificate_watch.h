@@ -5,8 +5,8 @@
  *   a minute --------------------------^
  *
  * What is watched are the folders, of the files and of each symbolic link on the way to them, as
- * ACME clients and Kubernetes switch links. The watches are made anew each time, as links may lead
- * elsewhere then. A file system that tells of no changes is looked at each minute.
+ * ACME clients and Kubernetes switch links. The watches are created again each time, as links may
+ * lead elsewhere then. A file system that tells of no changes is looked at each minute.
  */
 #ifndef DAEMON_CERTIFICATE_WATCH_H
 #define DAEMON_CERTIFICATE_WATCH_H

@@ -24,7 +24,7 @@
 -- return something; -1: never; else until something is free where nothing is, or all is free), and 1
 -- or 0: the cost fits or not.
 -- A limit that waits because the store has lost its memory, or may have (epoch.lua), is full until the
--- longest lease of before has ended and its window has passed: nothing is charged, kept or given.
+-- longest earlier lease has ended and its window has passed: nothing is charged, kept or given.
 --
 -- What is on lease until a time in slot k, [k q, (k + 1) q) where q is the quantum, may be used until
 -- then, and so counts until (k + 1) q + window. What was used counts from when the store is told.

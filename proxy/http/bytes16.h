@@ -134,7 +134,7 @@ static inline unsigned bytes16_not_target(const char *at)
 	return (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(low, hash), del));
 }
 
-/* Of 8 to 16 bytes, in two halves that may overlap. */
+/* The same for 8 to 16 bytes, in two halves that may overlap. */
 static inline unsigned bytes16_not_host(const char *first, const char *last)
 {
 	__m128i bytes = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)first),

@@ -187,7 +187,7 @@ static enum state end_value(struct http_chunked *chunked)
 	return keep(chunked, "\r\n", 2, VALUE_LF);
 }
 
-/* What a byte of the framing does besides leading to `state`. */
+/* The effect of a byte of the framing besides leading to `state`. */
 static enum state act(struct http_chunked *chunked, enum state state, char c)
 {
 	if (state == SIZE)

@@ -41,7 +41,7 @@ struct http_chunked {
 void http_chunked_begin(struct http_chunked *chunked);
 
 /*
- * Of `len` bytes at `data`, `*consumed` were read and `*produced` bytes of content are now at
+ * Reads `*consumed` of the `len` bytes at `data`, and leaves `*produced` bytes of content at
  * `data`. MORE: all were read. DONE: the body and its trailers ended there. BAD: this is no chunked
  * body, or too little of it is content.
  */

@@ -95,7 +95,7 @@ static unsigned port_number(struct slice text)
 	return port <= 65535 ? port : 0;
 }
 
-/* Of `example.com:80` or `[2001:db8::1]:80`; 0: none. */
+/* The port in `example.com:80` or `[2001:db8::1]:80`; 0: none. */
 static unsigned port_of_host(struct slice host)
 {
 	const char *colon = host.len > 0 ? memrchr(host.at, ':', host.len) : NULL;
@@ -161,7 +161,7 @@ static void append_node(struct http_out *out, struct slice node)
 	http_out_slice(out, SLICE("]\""));
 }
 
-/* What grows by being written in the other dialect has an end: the nearest hops, short pairs. */
+/* Bounds for what grows when written in the other dialect: the nearest hops, short pairs. */
 #define X_HOPS     32
 #define PAIR_BYTES 255
 
@@ -197,7 +197,7 @@ static bool has_element(const struct http_head *head, enum http_field_id id)
 	return slice_next_element(&list, &first);
 }
 
-/* What the peer says of the farthest hop, besides its address. */
+/* Appends what the peer reports of the farthest hop, besides its address. */
 static void append_farthest(struct http_out *out, const struct http_head *head)
 {
 	append_pair(out, head, HTTP_FIELD_X_FORWARDED_HOST, SLICE(";host="));

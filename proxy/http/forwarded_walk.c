@@ -212,7 +212,7 @@ void forwarded_caller(const struct http_head *head, const struct forwarded_peer 
 		walk_fields(&walk, head, HTTP_FIELD_FORWARDED);
 }
 
-/* Of what Forwarded says, where a trusted peer's is what counts. */
+/* Walks Forwarded as far as trusted peers have written it. */
 static struct walk walk_what_counts(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted, uint8_t address[16])
 {

@@ -129,7 +129,7 @@ static void see_fields(struct http_head *head, struct seen *seen)
 	}
 }
 
-/* Of HTTP/1.0? */
+/* Is the message of HTTP/1.0? */
 static bool is_old(const struct http_head *head)
 {
 	return head->major == 1 && head->minor == 0;

@@ -264,7 +264,7 @@ static bool scan_method(struct scan *scan, struct http_head *head)
 	return false;
 }
 
-/* What may be read of `len` bytes: no more than a head can have. */
+/* The part of `len` bytes that may be read: at most a head's bound. */
 static struct scan scan_of(const char *base, size_t len, const struct http_parser_limits *limits)
 {
 	size_t most = limits->head_bytes > 0 ? limits->head_bytes : UINT32_MAX;

@@ -5,8 +5,8 @@
  *   bytes of a server --http_lenient_end--> is the head all there?
  *                     --http_lenient_clean--> a head without what is forgiven --> http_parser_head
  *
- * So no later code sees, or passes on, the original form of a head. All other deviations, and those
- * that can't be corrected beyond doubt, are left for the parser to refuse.
+ * No later code sees, or passes on, the original form of a head. The parser refuses all other
+ * deviations, and those that can't be corrected beyond doubt.
  */
 #ifndef HTTP_LENIENT_H
 #define HTTP_LENIENT_H

@@ -409,7 +409,7 @@ static enum http_parse read_head(struct http_parser *parser, const char *base, s
 		}
 		return HTTP_PARSE_MORE;
 	}
-	/* What a version is shows with its line's end. llhttp continues refusing until then. */
+	/* A version is complete only with its line's end. llhttp continues refusing until then. */
 	if ((limit == 0 || len < limit) && error == HPE_INVALID_VERSION && !memchr(base, '\n', len))
 		return HTTP_PARSE_MORE;
 	if (parser->error_status == 0)

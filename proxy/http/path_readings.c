@@ -139,7 +139,7 @@ unsigned http_path_features(struct slice raw)
 			features |= HTTP_PATH_CUT;
 		if (c.byte == '.' && before == '/')
 			features |= HTTP_PATH_RESOLVED;
-		/* What follows a parameter at once may join what stood before it. */
+		/* Bytes right after a parameter may join those before it. */
 		before = slash ? '/' : c.byte == ';' && before == '/' ? ';' : 0;
 		if (features & HTTP_PATH_CUT)
 			features |= HTTP_PATH_MERGED;

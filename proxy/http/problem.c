@@ -13,7 +13,7 @@
 
 #define QUOTA_DETAIL "Rate limit exceeded; retry after the time in Retry-After."
 
-/* What is said when the caller says nothing more exact. */
+/* The detail where the caller gives none. */
 static struct slice default_detail(unsigned status)
 {
 	switch (status) {
@@ -73,7 +73,7 @@ static void put_own_text(struct http_out *out, struct slice name, struct slice t
 	http_out_char(out, '"');
 }
 
-/* What comes before the policies, or before the wait where there are none. */
+/* The text before the policies, or before the wait where there are none. */
 static void put_front(struct http_out *out, const struct http_problem *problem)
 {
 	if (problem->policy_count > 0) {
@@ -104,7 +104,7 @@ void http_problem_put_content(struct http_out *out, const struct http_problem *p
 	if (problem->status == 200)
 		return;
 	if (problem->status == 429 && problem->policy_count > 0 && problem->detail.len == 0)
-		/* What nearly all refusals begin with, in one piece. */
+		/* The beginning of nearly all refusals, in one piece. */
 		http_out_slice(out, SLICE("{\"type\":\"" QUOTA_TYPE "\",\"title\":\"" QUOTA_TITLE
 					  "\",\"status\":429,\"detail\":\"" QUOTA_DETAIL
 					  "\",\"violated-policies\":["));

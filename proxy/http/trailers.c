@@ -15,7 +15,7 @@ static const char *const response_refused[] = {"authorization", "content-encodin
 	"cache-control", "expect", "max-forwards", "age", "date", "location", "retry-after", "vary",
 	"via", "ratelimit", "ratelimit-policy"};
 
-/* What nodes of a fleet say to each other and to servers. */
+/* Fields that nodes of a fleet send to each other and to servers. */
 static const char *const own_names[] = {"sluice-fence", "sluice-hop"};
 
 static bool is_one_of(const char *const *names, size_t count, struct slice name)

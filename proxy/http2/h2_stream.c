@@ -174,7 +174,7 @@ static unsigned status_of(const struct h2_head *head)
 	return head->lacks_memory ? 503 : 400;
 }
 
-/* For the log, and for what is told to servers. The text is the connection's own. */
+/* For the log, and for forwarding fields. The connection owns the text. */
 static void name_version(struct exchange *x, struct slice text)
 {
 	static const char old[] = "HTTP/1.1", version[] = "HTTP/2.0";

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of one [listener], over its binds and all workers; or of the whole process. */
+/* The bound of one [listener], over its binds and all workers, or of the whole process. */
 struct connection_bound {
 	struct connection_bound *next;
 	char *name;       /* the listener's; NULL: the process's */

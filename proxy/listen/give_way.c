@@ -43,7 +43,7 @@ static void close_idle(
 	found.protocol->close_idle(found.link);
 }
 
-/* Of all who are asked for one, one closes one. True: this one. */
+/* One of the workers that are asked for a connection closes one. True: this worker does. */
 static bool answer(struct listener *listener, struct connection_bound *bound)
 {
 	if (!atomic_load(&bound->wanted) || !atomic_load(&bound->waiting))

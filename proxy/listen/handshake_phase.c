@@ -99,7 +99,7 @@ static void set_end(struct handshake *h, uint64_t end_ms, uint64_t now_ms)
 		deadline_set(deadline, end_ms, now_ms);
 }
 
-/* What it sends is of no use. A client that sends faster than it is read has its turn only. */
+/* Reads and drops the client's bytes, for one turn even if it sends faster. */
 static void discard_input(struct handshake *h)
 {
 	char bytes[4096];
@@ -178,7 +178,7 @@ static void on_deadline(struct deadline *deadline)
 	uint64_t now_ms = worker_now_ms(listener->worker);
 	struct handshake *newer;
 
-	/* That of the last one frees the listener, if it is closed. */
+	/* The end of the last handshake frees the listener, if it is closed. */
 	uint64_t next_ms = DEADLINE_NEVER;
 	for (struct handshake *h = listener->handshakes.oldest; h; h = h->newer) {
 		if (h->end_ms > now_ms && h->end_ms < next_ms)

@@ -28,14 +28,14 @@ struct listener;
 struct stream_export;
 
 #define HANDSHAKE_SILENT_MS 1000
-/* So many of a listener's continue in one turn of the loop, the others in the next ones: each may
- * cost as much as a hundred requests, and clients behind theirs are not to wait for a flood of
- * them. */
+/* Handshakes of a listener that continue in one turn of the loop; the others wait for the next
+ * turns. Each may cost as much as a hundred requests, and a flood of them must not delay clients.
+ */
 #define HANDSHAKES_A_TURN 2
 /* How long a client that speaks no TLS may take to read that it should. */
 #define HANDSHAKE_ANSWER_MS 2000
 
-/* Those of a listener. */
+/* The handshakes of a listener. */
 struct handshake_list {
 	struct handshake *oldest, *newest;
 	unsigned count;

@@ -79,7 +79,7 @@ static void accept_failed(struct listener *listener, int error)
 	}
 }
 
-/* Of the workers that a client wakes at a shared socket, one makes room for it. False: another
+/* One of the workers that a client wakes at a shared socket makes room for it. False: another one
  * does, or has, and the client was accepted. */
 static bool is_to_make_room(struct listener *listener)
 {
@@ -227,7 +227,7 @@ static void on_quiet(struct deadline *deadline)
 	listener->is_empty = false;
 	if (listener->acceptor.accepting)
 		accept_some(listener, false);
-	/* Those that wait until a descriptor or a place is free wait on. */
+	/* Clients that wait for a descriptor or a place keep waiting. */
 	if (listener->acceptor.accepting && listener->is_empty &&
 		(quiet || now_ms >= listener->retire_max_ms)) {
 		if (listener->had_handshakes)

@@ -77,7 +77,8 @@ struct listening {
 struct protocol {
 	const char *name; /* in ALPN (RFC 7301) */
 	uint64_t bit;     /* enum conf_protocol: a listener's `protocols` allow it */
-	/* What a client gets that speaks it without the handshake that it needs; NULL: nothing. */
+	/* The answer to a client that speaks the protocol without the handshake that it
+	 * needs; NULL: none. */
 	const char *plain_answer;
 	/* Takes it over; listener_connection_closed is due at its end. */
 	void (*take_client)(struct worker *worker, struct listener *listener,
@@ -159,7 +160,8 @@ void listeners_close(struct worker *worker);
 void listeners_resume(struct worker *worker);
 void listeners_free(struct worker *worker);
 
-/* That of this name, if the listener allows it; else NULL. NULL: the first that it allows. */
+/* The protocol of this name, if the listener allows it; else NULL. For a NULL name: the first that
+ * it allows. */
 const struct protocol *listener_protocol(const struct listener *listener, const char *name);
 
 /* A client of this listener's, which counts among the node's, has left. */

@@ -17,7 +17,7 @@ struct question {
 	struct inet_diag_req_v2 request;
 };
 
-/* What one recv(2) of an answer returns at most; the kernel makes pieces that fit. */
+/* The most that one recv(2) of an answer returns; the kernel makes pieces that fit. */
 union answer {
 	struct nlmsghdr header;
 	char bytes[16384];
@@ -89,7 +89,7 @@ static enum handshakes read_answer(int netlink)
 
 static enum handshakes look(sa_family_t family, in_port_t port)
 {
-	/* Not blocking: the kernel has the next piece of an answer ready before it is read. */
+	/* The socket need not block: the kernel has the next piece of an answer ready. */
 	int netlink =
 		socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What tells one version of a file from another. Zeroed: there is none. */
+/* Identifies a version of a file. Zeroed: there is none. */
 struct file_mark {
 	dev_t device;
 	ino_t number;
@@ -16,7 +16,7 @@ struct file_mark {
 	struct timespec changed;
 };
 
-/* What was read from the files at once. */
+/* The results of reading the files once. */
 struct sources {
 	struct sources *next; /* older ones, that look-ups still use */
 	struct evdns_base *dns;

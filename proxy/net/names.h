@@ -31,7 +31,7 @@ void names_free(struct names *names);
  */
 struct name_lookup *names_look_up(struct names *names, const char *name,
 	void (*found)(void *ctx, const char *why, const struct addrinfo *list), void *ctx);
-/* Of one family: AF_INET or AF_INET6. */
+/* The same for one family, AF_INET or AF_INET6. */
 struct name_lookup *names_look_up_family(struct names *names, const char *name, int family,
 	void (*found)(void *ctx, const char *why, const struct addrinfo *list), void *ctx);
 /* `found` is not called any more. */

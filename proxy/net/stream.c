@@ -4,7 +4,7 @@
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-/* That of those that yielded, or of doubtful ones. */
+/* Leaves the list of yielded streams, or of doubtful ones. */
 static void leave_list(struct stream *stream)
 {
 	if (!stream->listed_at)

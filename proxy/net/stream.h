@@ -13,7 +13,7 @@
  * after a short read is looked at once, within two STREAM_LOOK_MS, and woken if the system has
  * something for it. A stream that is read more often is never looked at, so it costs no call.
  *
- * Those that were woken are served in rounds, after the loop's callbacks: first all of a round are
+ * Woken streams are served in rounds, after the loop's callbacks: first all of a round are
  * read, then all are acted on. A system call displaces most of the code in the processor's first
  * cache, and the code behind it displaces the kernel's; one stage for many streams in a row fetches
  * both less often. A writer can do as much: gather, and write at the turn's end.
@@ -137,7 +137,7 @@ static inline const char *stream_protocol(const struct stream *stream)
 	return stream->transport->protocol ? stream->transport->protocol(stream) : NULL;
 }
 
-/* What the handshake of TLS has shown; NULL: it is without. */
+/* Facts that the handshake of TLS has shown; NULL: the stream has no TLS. */
 static inline struct tls_facts *stream_tls(const struct stream *stream)
 {
 	return stream->transport->facts ? stream->transport->facts(stream) : NULL;
@@ -225,7 +225,7 @@ static inline void stream_limit_unsent(struct stream *stream, unsigned bytes)
 
 /* ---- state that has to be asked for ---------------------------------------------------------- */
 
-/* Of a connection that was being made: 0 when it is, else the errno value of why not. */
+/* The result of connecting: 0 for success, else an errno value. */
 static inline int stream_error(const struct stream *stream)
 {
 	return stream->transport->error(stream);

@@ -4,7 +4,7 @@
  *
  *   library <--descriptor--> near <--> far (TLS) <--> server
  *
- * What the library writes before the handshake is over waits. When the server ends, or the
+ * Bytes that the library writes before the handshake is over wait. When the server ends, or the
  * handshake fails, the library reads an end.
  */
 #ifndef NET_TLS_BRIDGE_H
@@ -24,7 +24,8 @@ struct tls_bridge *tls_bridge_open(struct stream_loop *loop, struct tls_client *
 bool tls_bridge_is_up(const struct tls_bridge *bridge);
 /* Why it has ended; NULL: it has not, or the server has ended it. */
 const char *tls_bridge_why(const struct tls_bridge *bridge);
-/* What the library has written is still sent, as far as the server takes it. NULL is ignored. */
+/* Closes it; bytes of the library are still sent as far as the server takes them. NULL is ignored.
+ */
 void tls_bridge_close(struct tls_bridge *bridge);
 
 #endif

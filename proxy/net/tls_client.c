@@ -20,7 +20,7 @@
 #define DAY_S       86400
 #define PIECE_BYTES 4096
 
-/* What the settings and files were, so that a change of any is noticed. */
+/* A digest of the settings and files, which shows a change of any. */
 struct digest {
 	unsigned char bytes[DIGEST_BYTES];
 };
@@ -152,7 +152,7 @@ static bool offer(SSL_CTX *context, const char *protocol)
 	return SSL_CTX_set_alpn_protos(context, list, (unsigned)len + 1) == 0;
 }
 
-/* What settings of all kinds of contexts have in common. */
+/* The settings that all kinds of contexts have in common. */
 static bool set_up(
 	SSL_CTX *context, const struct tls_client_settings *settings, char *why, size_t size)
 {

@@ -82,8 +82,8 @@ static void put_bytes(FILE *out, X509 *certificate)
 	OPENSSL_free(der);
 }
 
-/* Without the anchor, the last one, which is known to whom it concerns. A session that was resumed
- * has no chain. */
+/* The chain without its anchor, the last certificate, which the reader has. A session that was
+ * resumed has no chain. */
 static void put_chain(FILE *out, const SSL *ssl)
 {
 	const STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);

@@ -1,6 +1,6 @@
 /*
- * What the handshake of a client's connection over TLS has shown. Its stream's (net/stream.h), and
- * valid as long as that, on whichever loop.
+ * Facts that the handshake of a client's connection over TLS has shown. The stream (net/stream.h)
+ * owns them, and they are valid as long as it is, on whichever loop.
  */
 #ifndef NET_TLS_FACTS_H
 #define NET_TLS_FACTS_H
@@ -12,8 +12,7 @@
 struct ssl_st;
 struct tls_server;
 
-/* What is known of the client and of how it came. In the order of the forms of keys (conf/key.h).
- */
+/* Facts about the client and its connection, in the order of the forms of keys (conf/key.h). */
 enum tls_fact {
 	TLS_FACT_VERSION,     /* `1.3` */
 	TLS_FACT_NAME,        /* that it has asked for, in lower case */

@@ -297,8 +297,8 @@ static void put_file(FILE *out, const char *path)
 		fclose(in);
 }
 
-/* Of the listener's name and of what clients are verified by, so that none resumes a session that
- * it would not get now. */
+/* Derives the session context from the listener's name and the means of verification, so that no
+ * client resumes a session that it would not get now. */
 static bool identify(struct tls_server *server, const struct tls_settings *settings)
 {
 	char *text = NULL;

@@ -1,7 +1,7 @@
 /*
- * What a listener's TLS consists of: certificates with their keys, versions, ciphers, and the keys
- * of session tickets. Made by one thread and never changed; connections of all threads share it,
- * and hold it.
+ * A listener's TLS: certificates with their keys, versions, ciphers, and the keys of session
+ * tickets. One thread makes it, and it never changes; connections of all threads share it, and hold
+ * it.
  *
  *   ClientHello with a name --> the certificates that have it; else those that have *.rest of it;
  *                               else the first one
@@ -54,7 +54,7 @@ struct tls_pair_facts {
 	int64_t expires_s; /* unix time */
 };
 
-/* Those of the settings, in their order; returns their number. */
+/* The pairs of the settings, in their order; returns their number. */
 size_t tls_server_pairs(const struct tls_server *server, const struct tls_pair_facts **pairs);
 
 /* Has one of its certificates this name, or a wildcard for it? */

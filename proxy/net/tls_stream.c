@@ -28,7 +28,7 @@
 /* A connection that is exported is in the memory that it had on its loop, which a round of that
  * may still look at: so it gets other memory on its next loop. */
 struct tls {
-	atomic_uint holders;          /* of this memory: its loop, and whoever has it exported */
+	atomic_uint holders;          /* of this memory: its loop, and each owner of an export */
 	struct tls_wire wire;         /* when it is on a loop */
 	struct stream *over;          /* NULL: on no loop, or its owner has closed it */
 	struct stream_export carried; /* when it is on none */
@@ -171,7 +171,7 @@ static struct tls_facts *tls_facts(const struct stream *stream)
 
 /* ---- reading and writing --------------------------------------------------------------------- */
 
-/* What a call that returned `result` says: AGAIN, or an end that is noted. */
+/* Translates a call's `result`: AGAIN, or an end, which is noted. */
 static enum stream_result ended_or_again(struct stream *stream, struct tls *tls, int result)
 {
 	switch (SSL_get_error(tls->ssl, result)) {

@@ -4,10 +4,10 @@
  *   owner --write--> SSL --> [pending] --> the stream below --> peer
  *   owner <--read--- SSL <---------------- the stream below <-- peer
  *
- * What was written is encrypted at once, and may not be encrypted again: what the stream below does
- * not take waits in `pending`, of one record mostly, and nothing more is written before it has
- * left. A stream that is closed with something pending lives on in its loop without an owner until
- * that has left, TLS_LEAVE_MS have passed without progress, or TLS_LEAVING_MOST others do so.
+ * Data is encrypted at once, and may not be encrypted again: bytes that the stream below does not
+ * take wait in `pending`, one record mostly, and nothing more is written before they have left. A
+ * stream that is closed with something pending lives on in its loop without an owner until that has
+ * left, TLS_LEAVE_MS have passed without progress, or TLS_LEAVING_MOST others do so.
  *
  * An end of the stream below without a close_notify is a failure, as an attacker can make one.
  */

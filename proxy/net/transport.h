@@ -51,10 +51,9 @@ struct transport {
 	void (*end_output)(struct stream *stream);
 	void (*reset_at_close)(struct stream *stream);
 
-	/* What comes before any data, as TLS's handshake: OK when it is over, AGAIN until the
+	/* Continues the handshake before any data, as TLS's: OK when it is over, AGAIN until the
 	 * stream is woken, FAILED with a text that stays valid as long as the stream, END
-	 * where the peer speaks without it. NULL:
-	 * nothing. */
+	 * where the peer speaks without it. NULL: there is no handshake. */
 	enum stream_result (*handshake)(struct stream *stream, const char **why);
 
 	/* Why the stream has failed, where the transport knows more than that it has; valid as long
@@ -65,7 +64,7 @@ struct transport {
 	 * NULL: none was. */
 	const char *(*protocol)(const struct stream *stream);
 
-	/* What TLS has shown (net/tls_facts.h). NULL: it is without. */
+	/* Facts that TLS has shown (net/tls_facts.h). NULL: the transport is not TLS. */
 	struct tls_facts *(*facts)(const struct stream *stream);
 
 	/* Takes in what has arrived and is no data, as a session ticket of TLS, and clears

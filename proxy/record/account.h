@@ -24,7 +24,7 @@ struct account_end {
 	bool has_upstream_status;
 };
 
-/* A verdict, and the caller whom it concerns. */
+/* A verdict, and the caller that it is about. */
 struct judged {
 	struct worker *worker;
 	const struct site *site;

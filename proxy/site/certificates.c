@@ -122,7 +122,7 @@ static uint64_t mark_of(const struct conf_listener *listener)
 	return mark;
 }
 
-/* Those of the terms' protocols that the listener allows. */
+/* Selects the terms' protocols that the listener allows. */
 static void choose_names(const struct conf_listener *listener,
 	const struct certificates_terms *terms, const char *names[static PROTOCOLS_MOST + 1])
 {
@@ -172,7 +172,7 @@ static struct tls_server *read_files(const struct conf_listener *listener,
 	return server;
 }
 
-/* Whoever reads a key can be this host; `out` has a sentence, or is empty. */
+/* A process that can read a key can impersonate this host; `out` has a sentence, or is empty. */
 static void judge_key_file(const char *path, char out[static WHY_BYTES])
 {
 	struct stat about;
@@ -219,7 +219,7 @@ static void print_key(struct conf_place place, const char *listener, const char 
 		what);
 }
 
-/* Those of a listener that has some; NULL if the files can't be used, with a line in the log. */
+/* Reads a listener's certificates; NULL if the files can't be used, with a line in the log. */
 static struct tls_server *read_again(struct certificates *certificates, const struct conf *conf,
 	const struct conf_listener *listener, const struct certificates_terms *terms)
 {

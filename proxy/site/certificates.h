@@ -23,7 +23,7 @@ struct site;
 /* From so many days before its end on, a certificate has a line in the log each day. */
 #define CERTIFICATE_WARN_DAYS 21
 
-/* What all listeners have in common. */
+/* Terms that all listeners have in common. */
 struct certificates_terms {
 	const char *const *protocols; /* the names in ALPN, ended by NULL */
 	struct tls_tickets *tickets;
@@ -41,11 +41,11 @@ enum certificates_read {
  */
 bool certificates_prepare(struct site *site, const struct site *before,
 	const struct certificates_terms *terms, enum certificates_read what);
-/* What was prepared is for new connections from now on. */
+/* New connections use the prepared certificates from now on. */
 void certificates_commit(struct site *site);
 void certificates_release(struct site *site);
 
-/* What new connections get, held once. Any thread. */
+/* The TLS for a new connection, held once. Any thread. */
 struct tls_server *certificates_take(struct certificates *certificates);
 
 /* Reads those again whose files are not those that were read last, and logs which ones end soon,

@@ -27,7 +27,8 @@ struct site;
  */
 bool servers_tls_prepare(struct site *site, const struct site *before);
 
-/* Of a section that has TLS towards a peer of that name, which offers `protocol` (NULL: none). */
+/* The settings of a section's TLS towards a peer of that name, with `protocol` in ALPN (NULL:
+ * none). */
 struct tls_client_settings servers_tls_settings(
 	const struct conf_tls *tls, const char *name, const char *protocol);
 

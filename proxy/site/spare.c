@@ -15,7 +15,7 @@
 /* Between two lines that say that connections are closed. */
 #define LINE_MS 60000
 
-/* Of the server that has most of them, so that the others keep theirs. */
+/* Takes from the server that has most of them, so that the others keep theirs. */
 static struct server_connection *pop_oldest(struct worker *worker)
 {
 	const struct site *site = site_part(worker)->use->site;

@@ -21,7 +21,7 @@ struct stats;
 struct throttle_table;
 struct worker;
 
-/* That a failure had no line in the log: the main thread counts those after a while
+/* Notes a failure without a line in the log: the main thread counts them after a while
  * (daemon/failure_lines.h). */
 struct failure_note {
 	struct message message;  /* to the main thread */
@@ -52,8 +52,8 @@ struct node_unfinished {
 	_Atomic uint64_t bytes, most; /* most: socket_gather_total_bytes, 0: no bound */
 };
 
-/* What rooms above share over all workers; each one's header has its struct and the function that
- * finds it. NULL: there is none. */
+/* State that rooms above share over all workers; each room's header has the struct and the function
+ * that finds it. NULL: there is none. */
 enum node_shared {
 	NODE_LISTENING,  /* listen/listener.h */
 	NODE_OWNERS,     /* of sessions, ownership/owners.h */

@@ -91,7 +91,7 @@ void worker_next_request_id(struct worker *worker)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* Those with nothing to do at a turn's end are not asked at each. */
+/* Parts with nothing to do at a turn's end are left out of each. */
 static void add_part(struct worker *worker, const struct worker_part *part)
 {
 	if (!part->end_turn)
@@ -109,7 +109,7 @@ static void free_memory(struct worker *worker)
 	free(worker);
 }
 
-/* That of all parts, before any is made: so one that was not can be freed. */
+/* Allocates the memory of all parts before any is made, so that an unmade one can be freed. */
 static bool allocate_memory(struct worker *worker)
 {
 	for (const struct worker_part *const *part = worker->parts; *part; part++) {

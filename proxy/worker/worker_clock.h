@@ -9,8 +9,8 @@
  * promised over true times, and a turn may be long. */
 uint64_t worker_throttle_ns(struct worker *worker);
 
-/* Of worker_wall_ns only: reads the wall clock for this turn. Returns CLOCK_BOOTTIME, which it read
- * for that. */
+/* Reads the wall clock for this turn, for worker_wall_ns only. Returns CLOCK_BOOTTIME, which it
+ * read for that. */
 uint64_t worker_read_wall(struct worker *worker);
 
 static inline bool worker_knows_wall(struct worker *worker)

@@ -1,4 +1,4 @@
-"""Conditions ([match], when) with real requests: who is limited, denied, given a plan and routed; after a reload, and as
+"""Conditions ([match], when) with real requests: they limit, deny, give a plan and route; after a reload, and as
 `sluice explain` shows it."""
 from lib.admin import with_admin
 from lib.sluice import to
@@ -37,7 +37,7 @@ when = login
         equal(statuses(client, 10, agent("Mozilla/5.0")), [200] * 10, "people")
         equal(statuses(client, 1, agent("GoogleBot/2.1")) + statuses(client, 3, []), [200, 200, 429, 429], "bots")
         equal(len(origin.requests), 12, "requests at the origin")
-    with t.point("each limit by its own condition; a refused one is told of that alone"):
+    with t.point("each limit by its own condition; a refusal names that limit alone"):
         answers = [client.ask("/login", "POST", agent("Mozilla"), b"x") for _ in range(4)]
         equal([a.status for a in answers], [200] * 3 + [429], "logins")
         true("guesses" in answers[3].get("RateLimit") and "crawl" not in answers[3].get("RateLimit"), "fields")

@@ -1,4 +1,4 @@
-"""Certificates of clients: who is let in, what servers learn of it, and keys by it."""
+"""Certificates of clients: which are accepted, what servers learn of them, and keys by them."""
 import base64
 import hashlib
 import os
@@ -27,7 +27,7 @@ def status(t, sluice, pair, fields="", **options):
     """Of a request, or None if the client was not let in."""
     try:
         return exchange(connect(t, sluice, made=by(pair, **options)), fields=fields).status
-    except (ssl.SSLError, ConnectionError, Ended):  # by the version, and by who is first
+    except (ssl.SSLError, ConnectionError, Ended):  # depends on the version, and on which end is first
         return None
 
 

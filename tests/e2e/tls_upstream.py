@@ -297,7 +297,7 @@ def reloads(t):
         shutil.copy(authority.certificate, used)
         reload(sections("b.test"))
         equal(t.client(sluice).ask().status, 200, "status")
-    with t.point("a file that can't be read keeps those of before, and the log names it"):
+    with t.point("after a file that can't be read the earlier ones stay in use, and the log names it"):
         t.file("ca.pem", "nonsense")
         reload(sections("b.test"), "it keeps the authorities and certificates that it had before")
         true(f"{used}: can't read the certificates" in sluice.log(), sluice.log())

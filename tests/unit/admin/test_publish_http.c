@@ -53,7 +53,7 @@ static void responses(void **state)
 		"HTTP/1.1 599 So Be It\r\nX-A: 1\r\nContent-Length: 0\r\n\r\n");
 	assert_response("'code': null, 'headers': null, 'body': null, 'body-bin': 'aGk='",
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
-	/* Its length is that of its content, whoever says otherwise. */
+	/* Its length is that of its content, even if Content-Length differs. */
 	assert_response(
 		"'body': 'hello', 'headers': [['A', '1'], ['A', '2'], ['CONTENT-LENGTH', '9'],"
 		" ['Transfer-Encoding', 'chunked']]",

@@ -485,7 +485,7 @@ static void one_that_lacks_a_connection_leaves_the_place_to_one_that_has(void **
 	linked_end(&l);
 }
 
-/* A process of its own that tries to have a place, and stands at its first instruction. */
+/* A process of its own that tries to take a place, stopped before its first instruction. */
 static pid_t begin_to_try(struct server *server)
 {
 	pid_t child = fork();
