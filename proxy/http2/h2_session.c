@@ -19,16 +19,16 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 {
 	struct h2_connection *c = h2_connection_of(user);
 	bool is_request = frame->headers.cat == NGHTTP2_HCAT_REQUEST;
+	struct h2_stream *stream =
+		is_request ? h2_stream_new(c, frame->hd.stream_id)
+			   : nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 
-	c->head_since_ms = worker_now_ms(c->worker);
-	h2_head_begin(
-		&c->head, &c->worker->blocks, c->listener->conf->max_header_bytes, !is_request);
-	if (!is_request)
-		return 0;
-	struct h2_stream *stream = h2_stream_new(c, frame->hd.stream_id);
 	if (!stream)
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 	nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
+	c->head_since_ms = worker_now_ms(c->worker);
+	h2_head_begin(
+		&c->head, &c->worker->blocks, c->listener->conf->max_header_bytes, !is_request);
 	return 0;
 }
 
@@ -110,6 +110,19 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	return 0;
 }
 
+/* A malformed header block: nghttp2 resets its stream, and reports no frame. */
+static int on_invalid_frame(
+	nghttp2_session *session, const nghttp2_frame *frame, int code, void *user)
+{
+	struct h2_connection *c = h2_connection_of(user);
+
+	(void)session;
+	(void)code;
+	if (frame->hd.type == NGHTTP2_HEADERS)
+		h2_head_end(&c->head);
+	return 0;
+}
+
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
 	size_t len, void *user)
 {
@@ -141,13 +154,19 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t error_code, v
 
 /* ---- what leaves ----------------------------------------------------------------------------- */
 
+/* Is the client the cause of a reset with this code? INTERNAL_ERROR is a server's fault, or ours.
+ */
+static bool is_by_client(uint32_t error_code)
+{
+	return error_code != NGHTTP2_NO_ERROR && error_code != NGHTTP2_INTERNAL_ERROR;
+}
+
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
 	struct h2_connection *c = h2_connection_of(user);
 	struct h2_stream *stream;
 
-	if (frame->hd.type == NGHTTP2_RST_STREAM &&
-		frame->rst_stream.error_code != NGHTTP2_NO_ERROR &&
+	if (frame->hd.type == NGHTTP2_RST_STREAM && is_by_client(frame->rst_stream.error_code) &&
 		!h2_flood_count(&c->flood, H2_FLOOD_RESET, worker_now_ns(c->worker)))
 		c->flooded = H2_FLOOD_RESET;
 	/* Behind the announcement: PING would overtake it in the session's queue. */
@@ -185,6 +204,7 @@ bool h2_session_make(struct h2_worker *h2)
 	nghttp2_session_callbacks_set_on_header_callback(calls, on_header);
 	nghttp2_session_callbacks_set_on_invalid_header_callback(calls, on_invalid_header);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(calls, on_frame);
+	nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(calls, on_invalid_frame);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(calls, on_data);
 	nghttp2_session_callbacks_set_on_stream_close_callback(calls, on_close);
 	nghttp2_session_callbacks_set_on_frame_send_callback(calls, on_sent);
@@ -218,7 +238,8 @@ bool h2_session_begin(struct h2_connection *c)
 		{NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
 	};
 
-	if (nghttp2_session_server_new2(&c->link.session, c->h2->callbacks, &c->link, c->h2->option) != 0) {
+	if (nghttp2_session_server_new2(
+		    &c->link.session, c->h2->callbacks, &c->link, c->h2->option) != 0) {
 		c->link.session = NULL;
 		return false;
 	}
@@ -253,6 +274,7 @@ void h2_session_finish(struct h2_connection *c)
 		return;
 	h2_enter(c, H2_FINISHING);
 	nghttp2_submit_goaway(c->link.session, NGHTTP2_FLAG_NONE,
-		nghttp2_session_get_last_proc_stream_id(c->link.session), NGHTTP2_NO_ERROR, NULL, 0);
+		nghttp2_session_get_last_proc_stream_id(c->link.session), NGHTTP2_NO_ERROR, NULL,
+		0);
 	h2_write_later(c);
 }

@@ -188,16 +188,18 @@ static inline ssize_t h2_wire_read_up(nghttp2_session *session, int32_t id, uint
 	return (ssize_t)len;
 }
 
-/* The id of its stream. `body` is NULL: none. */
-static inline int32_t h2_wire_ask(struct h2_wire *w, const char *path, const char *body, bool ends)
-{
-#define FIELD(name, value)                                                                         \
+#define H2_WIRE_FIELD(name, value)                                                                 \
 	{                                                                                          \
 		(uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), strlen(name),         \
 			strlen(value), 0                                                           \
 	}
-	const nghttp2_nv fields[] = {FIELD(":method", body ? "POST" : "GET"),
-		FIELD(":scheme", "http"), FIELD(":authority", "h"), FIELD(":path", path)};
+
+/* The id of its stream. `body` is NULL: none. */
+static inline int32_t h2_wire_ask(struct h2_wire *w, const char *path, const char *body, bool ends)
+{
+	const nghttp2_nv fields[] = {H2_WIRE_FIELD(":method", body ? "POST" : "GET"),
+		H2_WIRE_FIELD(":scheme", "http"), H2_WIRE_FIELD(":authority", "h"),
+		H2_WIRE_FIELD(":path", path)};
 	const nghttp2_data_provider provider = {{.ptr = NULL}, h2_wire_read_up};
 
 	w->up = body;

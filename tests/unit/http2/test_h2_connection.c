@@ -54,6 +54,7 @@ static void a_response_that_is_cut_resets_its_stream(void **state)
 	h2_wire_run(&w);
 	assert_int_equal(h2_wire_answer(&w, id)->reset, NGHTTP2_INTERNAL_ERROR + 1);
 	assert_int_equal(w.goaways, 0);
+	assert_int_equal(w.connection->flood.paid_until_ns[H2_FLOOD_RESET], 0);
 	h2_wire_end(&w);
 }
 
@@ -180,6 +181,29 @@ static void a_flood_is_cut_off(void **state)
 	h2_wire_end(&w);
 }
 
+/* nghttp2 resets its stream and reports no frame: no deadline of a head may stay. */
+static void a_malformed_head_leaves_its_connection_as_it_is(void **state)
+{
+	const nghttp2_nv fields[] = {H2_WIRE_FIELD(":method", "GET"),
+		H2_WIRE_FIELD(":scheme", "http"), H2_WIRE_FIELD(":authority", "h"),
+		H2_WIRE_FIELD(":path", "/"), H2_WIRE_FIELD("connection", "close")};
+	struct h2_wire w;
+
+	(void)state;
+	h2_wire_open(&w, &conf, false);
+	h2_wire_greet(&w);
+	int32_t held = h2_wire_ask(&w, "/held", NULL, true);
+	int32_t id = nghttp2_submit_request(w.session, NULL, fields, 5, NULL, NULL);
+	h2_wire_run(&w);
+	assert_int_equal(h2_wire_answer(&w, id)->reset, NGHTTP2_PROTOCOL_ERROR + 1);
+	assert_int_not_equal(w.connection->flood.paid_until_ns[H2_FLOOD_RESET], 0);
+	assert_false(w.connection->head.is_open);
+	assert_int_equal(w.connection->wait.reason, WAIT_NONE);
+	h2_wire_serve(&w, 0, HELLO);
+	assert_true(h2_wire_answer(&w, held)->ended);
+	h2_wire_end(&w);
+}
+
 UNIT_SUITE(test_h2_connection)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +216,7 @@ UNIT_SUITE(test_h2_connection)
 		cmocka_unit_test(a_drain_ends_in_two_steps),
 		cmocka_unit_test(a_plain_connection_may_speak_either),
 		cmocka_unit_test(a_flood_is_cut_off),
+		cmocka_unit_test(a_malformed_head_leaves_its_connection_as_it_is),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
