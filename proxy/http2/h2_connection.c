@@ -219,14 +219,20 @@ static bool is_stalled(const struct h2_connection *c)
 {
 	size_t most = FRAMES_MOST + 2u * c->listener->conf->max_streams;
 
-	return c->link.held_bytes > 0 &&
+	/* DATA for which there is no room stays in the session: nothing is held then. */
+	return (c->link.held_bytes > 0 || (c->link.block.at && !c->stream.writable)) &&
 	       nghttp2_session_get_outbound_queue_size(c->link.session) > most;
 }
 
 static void read_more(struct h2_connection *c)
 {
-	while (c->stream.readable && c->state < H2_LINGERING && !is_stalled(c) &&
+	c->stalled = false;
+	while (c->stream.readable && c->state < H2_LINGERING &&
 		nghttp2_session_want_read(c->link.session)) {
+		if (is_stalled(c)) {
+			c->stalled = true;
+			return;
+		}
 		if (!h2_may_work(c)) {
 			stream_yield(&c->stream);
 			return;
@@ -262,6 +268,19 @@ static void run_streams(struct h2_connection *c)
 			c->last_ready = &c->ready;
 		stream->ready = false;
 		h2_stream_advance(stream);
+	}
+}
+
+/* There is room for interim responses again. */
+static void wake_interims(struct h2_connection *c)
+{
+	if (!c->has_interims || !c->stream.writable)
+		return;
+	c->has_interims = false;
+	for (struct h2_stream *stream = c->streams; stream; stream = stream->next) {
+		if (stream->has_interim)
+			h2_run_later(stream);
+		stream->has_interim = false;
 	}
 }
 
@@ -326,7 +345,8 @@ static void run(struct h2_connection *c)
 		h2_connection_close(c, "flood"); /* it does not read why */
 		return;
 	}
-	if (c->ready || (!c->link.block.at && h2_link_has_output(&c->link)))
+	bool reads_on = c->stalled && !is_stalled(c);
+	if (c->ready || reads_on || (!c->link.block.at && h2_link_has_output(&c->link)))
 		stream_yield(&c->stream);
 	settle(c);
 }
@@ -342,6 +362,7 @@ static void advance(struct h2_connection *c)
 		h2_linger_run(c);
 		return;
 	}
+	wake_interims(c);
 	bool continues = !c->in.at || receive(c);
 	if (continues)
 		read_more(c);

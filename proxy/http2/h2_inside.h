@@ -25,6 +25,8 @@
 
 /* Requests begun and reads made for one connection, before it is the others' turn. */
 #define H2_TURN_WORK 32
+/* Interim responses passed in one turn, before it is the others' turn. */
+#define H2_TURN_INTERIMS 64
 
 struct h2_connection;
 
@@ -62,7 +64,7 @@ enum h2_state {
 /* The work of a connection in one turn of the loop. */
 struct h2_turn {
 	uint64_t ns;
-	unsigned work;
+	unsigned work, interims;
 };
 
 /* Of one that lingers, among the worker's. */
@@ -99,6 +101,8 @@ struct h2_connection {
 	uint64_t owed_window;       /* to be given back when our SETTINGS are acknowledged */
 	bool settings_known;        /* they are */
 	bool busy;                  /* within h2_connection_advance */
+	bool stalled;               /* too many frames wait: the rest is read when they have left */
+	bool has_interims;          /* a stream has one that waits for room */
 
 	struct h2_turn turn;
 	struct h2_lingering linger;
@@ -132,6 +136,7 @@ struct h2_stream {
 	bool closed;        /* the session knows it no more */
 	bool has_responded; /* its final head is the session's */
 	bool was_reset;     /* by us */
+	bool has_interim;   /* its server's interim response waits for the connection's room */
 	char *reply;        /* the content of a local response, until it is composed */
 };
 
@@ -186,15 +191,21 @@ static inline void h2_run_later(struct h2_stream *stream)
 	h2_write_later(connection);
 }
 
-/* One more piece of work for this connection in this turn of the loop? */
-static inline bool h2_may_work(struct h2_connection *connection)
+/* What the connection has done in this turn of the loop. */
+static inline struct h2_turn *h2_turn(struct h2_connection *connection)
 {
 	struct h2_turn *turn = &connection->turn;
 	uint64_t now_ns = worker_now_ns(connection->worker);
 
 	if (turn->ns != now_ns)
 		*turn = (struct h2_turn){.ns = now_ns};
-	return turn->work < H2_TURN_WORK;
+	return turn;
+}
+
+/* One more piece of work for this connection in this turn of the loop? */
+static inline bool h2_may_work(struct h2_connection *connection)
+{
+	return h2_turn(connection)->work < H2_TURN_WORK;
 }
 
 #endif

@@ -522,8 +522,18 @@ static bool is_unread(const struct h2_connection *c)
 
 static bool takes_interim(struct client *client)
 {
-	return h2_may_work(h2_stream_of(client)->connection) &&
-	       !is_unread(h2_stream_of(client)->connection);
+	struct h2_stream *stream = h2_stream_of(client);
+	struct h2_connection *c = stream->connection;
+	bool has_time = h2_turn(c)->interims < H2_TURN_INTERIMS;
+
+	if (has_time && !is_unread(c)) {
+		h2_turn(c)->interims++;
+		return true;
+	}
+	stream->has_interim = c->has_interims = true;
+	if (!is_unread(c))
+		stream_yield(&c->stream);
+	return false;
 }
 
 static bool is_behind(struct client *client)

@@ -204,6 +204,85 @@ static void a_malformed_head_leaves_its_connection_as_it_is(void **state)
 	h2_wire_end(&w);
 }
 
+static void submit_get(struct h2_wire *w)
+{
+	const nghttp2_nv fields[] = {H2_WIRE_FIELD(":method", "GET"),
+		H2_WIRE_FIELD(":scheme", "http"), H2_WIRE_FIELD(":authority", "h"),
+		H2_WIRE_FIELD(":path", "/get")};
+
+	assert_true(nghttp2_submit_request(w->session, NULL, fields, 4, NULL, NULL) > 0);
+}
+
+/* The client sends what it has, and reads nothing. */
+static void send_only(struct h2_wire *w)
+{
+	const uint8_t *out;
+	ssize_t len;
+
+	while ((len = nghttp2_session_mem_send(w->session, &out)) > 0)
+		assert_int_equal(memory_peer_send(w->peer, out, (size_t)len), len);
+	stage_turn(w->stage);
+}
+
+/* The client asks for more than the way to it holds, and reads none of it. */
+static int32_t fill_output(struct h2_wire *w)
+{
+	char piece[30001];
+
+	nghttp2_session_set_local_window_size(w->session, NGHTTP2_FLAG_NONE, 0, 1 << 20);
+	int32_t id = h2_wire_ask(w, "/large", NULL, true);
+	nghttp2_session_set_local_window_size(w->session, NGHTTP2_FLAG_NONE, id, 1 << 20);
+	send_only(w);
+	memset(piece, 'x', sizeof(piece) - 1);
+	piece[sizeof(piece) - 1] = '\0';
+	stage_server_sends(w->stage, 0, "HTTP/1.1 200 OK\r\nContent-Length: 150000\r\n\r\n");
+	for (unsigned i = 0; i < 5; i++)
+		stage_server_sends(w->stage, 0, piece);
+	assert_false(w->connection->stream.writable);
+	return id;
+}
+
+static void interim_responses_wait_for_room(void **state)
+{
+	struct h2_wire w;
+
+	(void)state;
+	h2_wire_open(&w, &conf, false);
+	h2_wire_greet(&w);
+	int32_t large = fill_output(&w);
+	submit_get(&w);
+	send_only(&w);
+	stage_server_sends(w.stage, 0,
+		"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"
+		"HTTP/1.1 103 Early Hints\r\nLink: <b>\r\n\r\n" HELLO);
+	h2_wire_run(&w);
+	assert_int_equal(h2_wire_answer(&w, large)->body_len, 150000);
+	assert_has(h2_wire_answer(&w, large + 2)->head, "link: <b>\n");
+	assert_true(h2_wire_answer(&w, large + 2)->ended);
+	h2_wire_end(&w);
+}
+
+static void a_stalled_connection_is_read_when_it_continues(void **state)
+{
+	struct h2_wire w;
+
+	(void)state;
+	h2_wire_open(&w, &conf, false);
+	h2_wire_greet(&w);
+	int32_t large = fill_output(&w);
+	for (unsigned i = 0; i < 500; i++)
+		nghttp2_submit_ping(w.connection->link.session, NGHTTP2_FLAG_NONE, NULL);
+	submit_get(&w);
+	send_only(&w);
+	assert_true(w.connection->stalled);
+	assert_null(strstr(stage_server_got(w.stage, 0), "/get"));
+	h2_wire_run(&w);
+	assert_true(h2_wire_answer(&w, large)->ended);
+	assert_int_equal(w.stage->server_count, 1);
+	assert_has(stage_server_got(w.stage, 0), "GET /get HTTP/1.1\r\n");
+	h2_wire_end(&w);
+}
+
 UNIT_SUITE(test_h2_connection)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +296,8 @@ UNIT_SUITE(test_h2_connection)
 		cmocka_unit_test(a_plain_connection_may_speak_either),
 		cmocka_unit_test(a_flood_is_cut_off),
 		cmocka_unit_test(a_malformed_head_leaves_its_connection_as_it_is),
+		cmocka_unit_test(interim_responses_wait_for_room),
+		cmocka_unit_test(a_stalled_connection_is_read_when_it_continues),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
