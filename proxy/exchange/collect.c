@@ -103,7 +103,7 @@ void collect_switch(struct exchange *x)
 
 	exchange_forget_answer(x);
 	x->answer.status = 101;
-	x->answer.begun = true;
+	x->answer.progress = ANSWER_BEGUN;
 	x->close_client = true;
 	if (!client_begin_tunnel(client, x)) {
 		exchange_abort(x, "no memory");

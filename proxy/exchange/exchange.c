@@ -134,6 +134,7 @@ bool exchange_open_gate(struct exchange *x)
 	gate->verdict.limit_count = 0;
 	gate->receipt.throttle.count = 0;
 	gate->receipt.authority = NULL;
+	gate->delayed = gate->asked_behind = gate->judged_late = false;
 	x->gate = gate;
 	return true;
 }
@@ -422,7 +423,7 @@ void exchange_end(struct exchange *x)
 	exchange_leave_line(x);
 	if (x->owner.use.session)
 		leave_owner(x);
-	if (x->turn.unplaced) /* relaxed: see turn.c */
+	if (x->turn.unplaced_ns != 0) /* relaxed: see turn.c */
 		atomic_fetch_sub_explicit(&x->upstream->state->unplaced, 1, memory_order_relaxed);
 	settle(x);
 	if (logged && exchange_is_counted(x))

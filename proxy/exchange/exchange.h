@@ -155,13 +155,16 @@ struct exchange_interim {
 
 /* The response, its server's or one of our own. */
 struct exchange_answer {
-	uint64_t taken;  /* of the response by the client, when WAIT_CLIENT began */
-	bool joined;     /* its response waits in the client's flow for the turn's end */
-	bool begun;      /* bytes of the final response's head were composed for the client */
+	uint64_t taken; /* of the response by the client, when WAIT_CLIENT began */
+	enum answer_progress {
+		ANSWER_AWAITED,
+		ANSWER_BEGUN,  /* bytes of the final response's head were composed for the client */
+		ANSWER_JOINED, /* all of it was, and waits in the client's flow for the turn's end
+				*/
+	} progress;
 	unsigned status; /* reported to the client; 0: none yet */
 	unsigned upstream_status;
-	bool replaces_ratelimit; /* the upstream's fields of our dialect are not passed on */
-	bool has_cost;           /* the response's cost field held a number */
+	bool has_cost; /* the response's cost field held a number */
 	uint64_t cost;
 	uint64_t retry_after_ms; /* of an answer of our own */
 	uint64_t reply_bytes;    /* its body's */
@@ -201,19 +204,20 @@ struct exchange_turn {
 		TURN_HAS_TICKET,     /* to be given back */
 		TURN_TICKET_IS_AWAY, /* given back, but the queue's message is under way to it */
 	} ticket_use;
-	bool unplaced; /* counted as one that was sent without a place at its upstream */
-	bool delayed;  /* waited for its limit */
-	bool aside;    /* has its turn in the queue, but takes no place before it can continue */
+	enum turn_asks {
+		ASKS_NOTHING,
+		ASKS_WHEN_PLACED, /* an authority is asked when it has its place */
+		ASKS_FIRST,       /* the question that is pending is its first */
+		HAS_ASKED,        /* the first was answered; others may follow */
+	} asks;
+	bool aside; /* has its turn in the queue, but takes no place before it can continue */
 	bool has_deadline;
 	bool in_line;           /* `place` is (exchange/delay_line.h) */
-	bool asks;              /* an authority is asked when it has its place */
-	bool asks_first;        /* the question that is pending is its first */
-	bool asked_behind;      /* a gateway's message: one before it was not over by then */
-	bool judged_late;       /* the node's table judges it, perhaps again, at its turn */
 	uint8_t renewals;       /* verdicts of an authority that became too old */
 	uint64_t asked_ns;      /* the authority, for the latest verdict: the turn's time, */
 	uint64_t asked_boot_ns; /* and that of worker_throttle_ns */
-	uint64_t paced_ns;      /* `unplaced`: charged to the upstream's pace */
+	uint64_t unplaced_ns;   /* counted as sent without a place at its upstream, and charged
+				   to its pace at this time; 0: it was not */
 	uint64_t wait_ends_ms;  /* QUEUED: queue_timeout is over */
 	uint64_t question;      /* ASKING: its number; 0: none is pending */
 	uint32_t frees;         /* delay_frees when it was asked */
@@ -252,6 +256,9 @@ struct exchange_gate {
 	struct gate_identity identity; /* from judged_ns on */
 	struct gate_verdict verdict;
 	struct gate_receipt receipt;
+	bool delayed;      /* waited for its limit */
+	bool asked_behind; /* a gateway's message: one before it was not over when it was asked */
+	bool judged_late;  /* the node's table judges it, perhaps again, at its turn */
 };
 
 /* The texts composed for it. */

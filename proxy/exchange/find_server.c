@@ -205,7 +205,7 @@ static void start(struct exchange *x)
 {
 	if (exchange_is_elsewhere(x) && !seek_is_connected(x))
 		return;
-	if (!x->turn.judged_late || turn_is_confirmed(x))
+	if (!x->gate->judged_late || turn_is_confirmed(x))
 		forward_start(x);
 }
 
@@ -306,7 +306,7 @@ static void search(struct exchange *x, enum server_search why)
 	struct site_use *use = site_use_hold(x->use); /* has the state, should it end here */
 
 	x->attempt.search = why;
-	if (x->turn.aside || x->turn.judged_late || turn_is_old(x)) {
+	if (x->turn.aside || x->gate->judged_late || turn_is_old(x)) {
 		exchange_admit(x); /* for a place first, or a verdict */
 	} else {
 		deadline_clear(&x->turn.deadline);

@@ -249,7 +249,8 @@ static void note_sent(struct exchange *x)
 	/* acquire: pairs with the release in upstream_commit */
 	struct pace *pace = atomic_load_explicit(&x->upstream->state->pace, memory_order_acquire);
 
-	uint64_t charged_ns = x->turn.unplaced ? x->turn.paced_ns : x->turn.ticket.placed_ns;
+	uint64_t charged_ns =
+		x->turn.unplaced_ns != 0 ? x->turn.unplaced_ns : x->turn.ticket.placed_ns;
 
 	if (pace && charged_ns != 0)
 		pace_sent(pace, charged_ns, x->attempt.reach != REACH_NONE);

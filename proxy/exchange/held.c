@@ -48,7 +48,7 @@ void held_send(struct exchange *x, struct slice head, bool ends)
 	if (exchange_ends_drain(x))
 		x->close_client = true;
 	open_down(x, ends);
-	x->answer.begun = true;
+	x->answer.progress = ANSWER_BEGUN;
 	x->answer.status = x->response->status;
 	if (client_head(client, x) == PUMP_NO_MEMORY) {
 		exchange_abort(x, "no memory");

@@ -253,10 +253,11 @@ struct http_changes exchange_response_changes(const struct exchange *x)
 
 static bool omits_from_response(const void *ctx, const struct http_field *field, struct slice name)
 {
-	const struct exchange *x = ctx;
+	const struct outgoing_response *response = ctx;
+	const struct exchange *x = response->exchange;
 	const struct http_changes changes = exchange_response_changes(x);
 
-	if (x->answer.replaces_ratelimit &&
+	if (response->replaces_ratelimit &&
 		ratelimit_is_replaced(x->dialect, (enum http_field_id)field->id, name))
 		return true;
 	return http_changes_touch(&changes, name);
@@ -265,10 +266,10 @@ static bool omits_from_response(const void *ctx, const struct http_field *field,
 static void omit_from_response(struct outgoing_response *response)
 {
 	const struct exchange *x = response->exchange;
-	bool by_name = x->answer.replaces_ratelimit || response->has_changes;
+	bool by_name = response->replaces_ratelimit || response->has_changes;
 
 	response->omitted = (struct fields_omitted){
-		HTTP_FIELD_BIT(SLUICE_HOP), by_name ? omits_from_response : NULL, x};
+		HTTP_FIELD_BIT(SLUICE_HOP), by_name ? omits_from_response : NULL, response};
 	if (x->use->site->via.len > 0 && !exchange_is_elsewhere(x))
 		response->omitted.ids |= HTTP_FIELD_BIT(VIA); /* rewritten */
 }
@@ -289,7 +290,7 @@ void outgoing_response_make(struct outgoing_response *response, struct exchange 
 	response->has_limits = merge != RATELIMIT_THEIRS;
 	response->bytes = 2u * x->response->len + ADDED_BYTES +
 			  (response->has_changes ? http_changes_bytes(&response->changes) : 0);
-	x->answer.replaces_ratelimit = merge == RATELIMIT_OURS;
+	response->replaces_ratelimit = merge == RATELIMIT_OURS;
 	omit_from_response(response);
 }
 

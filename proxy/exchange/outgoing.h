@@ -43,7 +43,8 @@ void outgoing_request_put(struct field_sink *sink, const struct outgoing_request
 struct outgoing_response {
 	struct exchange *exchange;
 	bool is_interim;
-	bool has_limits; /* the RateLimit fields are put */
+	bool has_limits;         /* the RateLimit fields are put, */
+	bool replaces_ratelimit; /* in place of the upstream's of the same dialect */
 	struct fields_omitted omitted;
 	struct http_changes changes;
 	bool has_changes;

@@ -69,7 +69,7 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 		client_refuse(client, x, status, why, retry_after_ms);
 		return;
 	}
-	if (x->answer.begun) {
+	if (x->answer.progress != ANSWER_AWAITED) {
 		exchange_abort(x, why); /* too late for an answer */
 		return;
 	}
@@ -125,12 +125,12 @@ void reply_if_first(struct exchange *x)
 		return;
 	if (exchange_ends_drain(x))
 		x->close_client = true;
-	if (!x->answer.begun) {
+	if (x->answer.progress == ANSWER_AWAITED) {
 		if (!client_reply(client, x)) {
 			exchange_abort(x, "no memory");
 			return;
 		}
-		x->answer.begun = true;
+		x->answer.progress = ANSWER_BEGUN;
 	}
 	if (!exchange_has_request(x) && !x->close_client)
 		return; /* the rest of the body first: then the next request can be read */

@@ -176,7 +176,7 @@ static inline struct account_end end_of(const struct exchange *x)
 	const struct ticket *ticket = &x->turn.ticket;
 	struct account_end end = {
 		.verdict = (uint8_t)account_verdict_of(
-			x->times.judged_ns ? &x->gate->verdict : NULL, x->turn.delayed),
+			x->times.judged_ns ? &x->gate->verdict : NULL, x->gate->delayed),
 		.status = (uint16_t)x->answer.status,
 		.has_upstream_status = x->answer.upstream_status != 0 && x->times.judged_ns,
 		.received_bytes = x->up.content_bytes,

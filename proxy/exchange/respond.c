@@ -192,7 +192,7 @@ static void begin_relaying(struct exchange *x)
 
 	if (client && (!exchange_has_request(x) || exchange_ends_drain(x)))
 		x->close_client = true; /* in a drain, the last of the connection says so */
-	x->answer.begun = true;
+	x->answer.progress = ANSWER_BEGUN;
 	x->answer.status = x->response->status;
 	if (x->gate->receipt.in_bytes != 0)
 		foresee_bytes(x);
@@ -207,7 +207,7 @@ static void begin_relaying(struct exchange *x)
 		exchange_abort(x, "no memory");
 		break;
 	case PUMP_SOURCE_BROKEN:
-		x->answer.begun = false; /* it can still be another one */
+		x->answer.progress = ANSWER_AWAITED; /* it can still be another one */
 		bad_gateway(x, "malformed response body");
 		break;
 	case PUMP_WANTS_READ:
@@ -415,7 +415,8 @@ static void relayed(struct exchange *x)
  * client left before all of the server's was collected: the rest is read as any other's. */
 static bool waits_held(const struct exchange *x)
 {
-	return x->tunnel.hold && x->client && !x->tunnel.collects && !x->answer.begun;
+	return x->tunnel.hold && x->client && !x->tunnel.collects &&
+	       x->answer.progress == ANSWER_AWAITED;
 }
 
 void respond_run(struct exchange *x)
@@ -435,7 +436,7 @@ void respond_run(struct exchange *x)
 	/* The last of the body is here: before the client takes it, others may go. */
 	if (x->down.ended)
 		received(x);
-	if (x->answer.joined) {
+	if (x->answer.progress == ANSWER_JOINED) {
 		relayed(x);
 		return;
 	}
@@ -490,7 +491,7 @@ static void begin_tunnel(struct exchange *x)
 		return;
 	x->answer.status = x->answer.upstream_status = 101;
 	report_response(x);
-	x->answer.begun = true;
+	x->answer.progress = ANSWER_BEGUN;
 	x->close_client = true;
 	if (x->body)
 		exchange_free_body(x); /* it was sent */

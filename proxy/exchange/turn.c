@@ -34,7 +34,7 @@ static bool waits_for_place(const struct exchange *x)
 {
 	if (x->state == EXCHANGE_QUEUED)
 		return !exchange_looks_again(x);
-	return x->state == EXCHANGE_DELAYED && !exchange_is_queued(x) && !x->turn.unplaced;
+	return x->state == EXCHANGE_DELAYED && !exchange_is_queued(x) && x->turn.unplaced_ns == 0;
 }
 
 /* One more? It counts for the upstream's pace as any request does. If not, `*look_ms` is the time
@@ -46,15 +46,16 @@ static bool take_unplaced(struct exchange *x, uint64_t *look_ms)
 	struct pace *pace = atomic_load_explicit(&upstream->pace, memory_order_acquire);
 
 	*look_ms = UNPLACED_LOOK_MS;
-	if (x->turn.unplaced)
+	if (x->turn.unplaced_ns != 0)
 		return true;
 	/* relaxed: a bound, which orders nothing */
 	if (atomic_fetch_add_explicit(&upstream->unplaced, 1, memory_order_relaxed) <
 		TURN_UNPLACED_MOST) {
-		x->turn.paced_ns = clock_monotonic_ns();
-		if (!pace || pace_charge(pace, x->turn.paced_ns) == 0)
+		x->turn.unplaced_ns = clock_monotonic_ns();
+		if (!pace || pace_charge(pace, x->turn.unplaced_ns) == 0)
 			return true;
 		*look_ms = TURN_END_WAIT_MS; /* many may wait; those in the queue get turns */
+		x->turn.unplaced_ns = 0;
 	}
 	atomic_fetch_sub_explicit(&upstream->unplaced, 1, memory_order_relaxed);
 	return false;
@@ -64,8 +65,7 @@ void turn_go_without_place(struct exchange *x)
 {
 	uint64_t look_ms;
 
-	x->turn.unplaced = take_unplaced(x, &look_ms);
-	if (x->turn.unplaced) {
+	if (take_unplaced(x, &look_ms)) {
 		exchange_leave_queue(x);
 		if (x->turn.has_deadline)
 			deadline_clear(&x->turn.deadline);
@@ -171,9 +171,9 @@ void turn_delay(struct exchange *x)
 	uint64_t wait_ms = until_ns > now_ns ? (until_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 1;
 
 	exchange_enter(x, EXCHANGE_DELAYED);
-	if (!x->turn.delayed)
+	if (!x->gate->delayed)
 		report_delay(x);
-	x->turn.delayed = true;
+	x->gate->delayed = true;
 	x->attempt.search = SEARCH_FIRST;
 	turn_yield_place(x);
 	turn_line_up(x);
@@ -226,7 +226,7 @@ void exchange_admit(struct exchange *x)
 
 	if (x->turn.in_line && !exchange_is_message(x) && delay_has_changed(&x->turn.place))
 		identify_again(x);
-	if (x->turn.judged_late) {
+	if (x->gate->judged_late) {
 		turn_judge_again(x);
 		if (turn_is_turned_away(x))
 			return;

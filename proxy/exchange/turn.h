@@ -56,7 +56,8 @@ void turn_go_without_place(struct exchange *exchange);
 void turn_delay(struct exchange *exchange);
 
 /* CONNECTING, and its connection is there: is it admitted by this moment, too? If not, it has lost
- * the connection and is delayed, or answered. Only of one that is to be judged (judged_late). */
+ * the connection and is delayed, or answered. Only of one that is to be judged (gate->judged_late).
+ */
 bool turn_is_confirmed(struct exchange *exchange);
 
 /* Sets its deadline: what that does depends on its state by then. */

@@ -25,7 +25,7 @@
 /* How long its limits have made it wait. */
 static uint64_t waited_ns(struct exchange *x)
 {
-	return x->turn.asks_first ? 0 : worker_now_ns(x->worker) - x->times.judged_ns;
+	return x->turn.asks == ASKS_FIRST ? 0 : worker_now_ns(x->worker) - x->times.judged_ns;
 }
 
 /* note_verdict_time comes before. */
@@ -58,14 +58,15 @@ static void conclude(struct exchange *x, enum authority_answer answer,
 	const struct authority_judgement *judgement, uint64_t now_ns)
 {
 	uint64_t ahead[GATE_LIMITS_MAX], waited = waited_ns(x);
-	bool may_be_behind = x->turn.asks_first && !exchange_is_message(x);
+	bool may_be_behind = x->turn.asks == ASKS_FIRST && !exchange_is_message(x);
 	bool is_behind = may_be_behind &&
 			 delay_ahead(node_delays(x->worker->node), &x->gate->identity, ahead);
 
 	bool asks_twice = x->turn.in_line && x->turn.place.asks_twice;
 
 	x->turn.question = 0;
-	x->turn.asks_first = false;
+	if (x->turn.asks == ASKS_FIRST)
+		x->turn.asks = HAS_ASKED;
 	if (x->turn.has_deadline)
 		deadline_clear(&x->turn.deadline);
 	if (answer == AUTHORITY_JUDGED)
@@ -118,7 +119,7 @@ void turn_ask(struct exchange *x, void (*judged)(struct exchange *x))
 		return;
 	}
 	x->turn.judged = judged;
-	x->turn.asked_behind = x->tunnel.gateway && !exchange_is_first(x);
+	x->gate->asked_behind = x->tunnel.gateway && !exchange_is_first(x);
 	note_verdict_time(x);
 	x->turn.frees = delay_frees(node_delays(x->worker->node), &x->gate->identity);
 	exchange_enter(x, EXCHANGE_ASKING);
@@ -134,7 +135,7 @@ void turn_ask(struct exchange *x, void (*judged)(struct exchange *x))
 
 void turn_ask_first(struct exchange *x, void (*judged)(struct exchange *exchange))
 {
-	x->turn.asks_first = true;
+	x->turn.asks = ASKS_FIRST;
 	x->times.judged_ns = worker_now_ns(x->worker); /* delays count from here */
 	turn_ask(x, judged);
 }
@@ -180,7 +181,7 @@ void turn_answered(
 bool turn_verdict_is_old(const struct exchange *x)
 {
 	return x->attempt.reach != REACH_LEFT && x->turn.renewals < RENEWALS_MOST &&
-	       ((x->turn.asked_behind && x->gate->receipt.in_bytes != 0) ||
+	       ((x->gate->asked_behind && x->gate->receipt.in_bytes != 0) ||
 		       worker_now_ns(x->worker) - x->turn.asked_ns > VERDICT_FRESH_NS ||
 		       worker_throttle_ns(x->worker) - x->turn.asked_boot_ns > VERDICT_FRESH_NS);
 }

@@ -163,19 +163,19 @@ void turn_name_session(struct owner_use *use, char out[OWNER_NAME_BYTES])
 void turn_judge_late(struct exchange *x)
 {
 	exchange_leave_line(x);
-	x->turn.judged_late = gate_begin(x->use->site->gate, x->route, &x->gate->identity,
+	x->gate->judged_late = gate_begin(x->use->site->gate, x->route, &x->gate->identity,
 		&x->gate->verdict, &x->gate->receipt);
-	if (!x->turn.judged_late)
+	if (!x->gate->judged_late)
 		x->times.judged_ns = worker_now_ns(x->worker);
 }
 
 bool turn_judge_early(struct exchange *x)
 {
-	if (!x->turn.judged_late)
+	if (!x->gate->judged_late)
 		return x->gate->verdict.outcome == GATE_ADMIT;
 	turn_judge(x);
 	if (x->gate->verdict.outcome == GATE_ADMIT) {
-		x->turn.judged_late = false;
+		x->gate->judged_late = false;
 		return true;
 	}
 	x->times.judged_ns = 0;
@@ -226,20 +226,20 @@ void turn_give_back(struct exchange *x)
 		return;
 	if (give_all_back(x))
 		delay_freed(node_delays(x->worker->node), &x->gate->identity);
-	x->turn.judged_late = true;
+	x->gate->judged_late = true;
 }
 
 void turn_doubt(struct exchange *x)
 {
 	if (is_charged_at_turn(x))
-		x->turn.judged_late = true;
+		x->gate->judged_late = true;
 }
 
 void turn_judge_again(struct exchange *x)
 {
 	struct exchange *rider = x->tunnel.riders;
 
-	x->turn.judged_late = false;
+	x->gate->judged_late = false;
 	bool had_any = give_all_back(x);
 	turn_judge(x);
 	if (had_any && x->gate->verdict.outcome != GATE_ADMIT)

@@ -44,7 +44,7 @@ bool turn_was_passed(
 /* The same for a message, whose verdict must be of the moment when it is passed on: it may wait
  * long behind others of its session, those that a limit delays among them, and what was charged
  * when it came would arrive in another window than it was charged in. This determines its caller,
- * and charges nothing; it is judged when its turn comes (judged_late), or before that by
+ * and charges nothing; it is judged when its turn comes (gate->judged_late), or before that by
  * turn_judge_early. */
 void turn_judge_late(struct exchange *message);
 

@@ -216,7 +216,7 @@ static void enter_queue(struct exchange *x)
 	} else if (verdict == QUEUE_WAIT) {
 		x->turn.ticket_use = TURN_HAS_TICKET;
 		x->turn.aside = x->turn.ticket.unready;
-		if (x->turn.asks)
+		if (x->turn.asks == ASKS_WHEN_PLACED)
 			turn_ask_first(x, judged_first);
 		else if (x->turn.aside)
 			exchange_enter(x, EXCHANGE_HELD);
@@ -282,7 +282,7 @@ bool turn_enter_and_ask(struct exchange *x)
 		    &x->gate->receipt) ||
 		turn_admit_at_once(x))
 		return false;
-	x->turn.asks = true;
+	x->turn.asks = ASKS_WHEN_PLACED;
 	x->turn.ticket.lane = (uint8_t)lane_of(x);
 	x->turn.ticket.unready = true;
 	x->turn.ticket.bounded = true; /* those that are asked for are many */
@@ -295,7 +295,7 @@ bool turn_enter_and_ask(struct exchange *x)
 
 void turn_enter_behind(struct exchange *x, const struct exchange *before)
 {
-	assert(x->state == EXCHANGE_HELD && !exchange_is_queued(x) && !x->turn.asks);
+	assert(x->state == EXCHANGE_HELD && !exchange_is_queued(x) && x->turn.asks == ASKS_NOTHING);
 	turn_refund(x);
 	x->times.judged_ns = 0;
 	turn_judge_late(x);
@@ -313,7 +313,8 @@ void exchange_next(struct exchange *x)
 	if (x->state != EXCHANGE_HELD || x->turn.ticket_use == TURN_TICKET_IS_AWAY)
 		return; /* or its last ticket is still to come back */
 	if (!exchange_is_queued(x)) {
-		x->turn.ticket.unready = x->turn.asks || x->gathering == GATHERING_READING;
+		x->turn.ticket.unready =
+			x->turn.asks == ASKS_WHEN_PLACED || x->gathering == GATHERING_READING;
 		enter_queue(x);
 	} else if (x->gathering != GATHERING_READING) {
 		turn_leave_aside(x);

@@ -432,7 +432,7 @@ static void exchange_ended(struct client *client, struct exchange *exchange)
 	socket->heard_ms = now_ms; /* its client may not have been read until now */
 	if (!exchange_is_event(exchange)) {
 		socket->active_ms = now_ms;
-		socket->verdicts.delayed += exchange->turn.delayed;
+		socket->verdicts.delayed += exchange->gate->delayed;
 	}
 	socket->again = true;
 }

@@ -177,8 +177,8 @@ void gateway_drop_keep_alive(struct gateway *gateway)
 static bool is_rider(const struct exchange *lead, const struct exchange *x)
 {
 	return x->state == EXCHANGE_HELD && exchange_is_queued(x) && x->turn.question == 0 &&
-	       (x->gate->verdict.outcome == GATE_ADMIT || x->turn.judged_late) &&
-	       !(x->turn.asked_behind && x->gate->receipt.in_bytes != 0) && !exchange_is_event(x) &&
+	       (x->gate->verdict.outcome == GATE_ADMIT || x->gate->judged_late) &&
+	       !(x->gate->asked_behind && x->gate->receipt.in_bytes != 0) && !exchange_is_event(x) &&
 	       x->use == lead->use && x->route == lead->route;
 }
 

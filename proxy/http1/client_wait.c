@@ -49,7 +49,7 @@ static void choose_rate(struct downstream *d)
 	const struct exchange *x = d->client.first;
 	uint64_t number = d->begun - d->exchange_count + 1;
 
-	if (!x || !x->answer.begun || (d->rates && d->rates->take_of == number))
+	if (!x || x->answer.progress == ANSWER_AWAITED || (d->rates && d->rates->take_of == number))
 		return;
 	if (has_rate(x) && rates_of(d))
 		min_rate_begin(

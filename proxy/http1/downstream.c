@@ -303,7 +303,7 @@ void downstream_watch(struct downstream *d)
 static bool may_wait(struct downstream *d)
 {
 	if (d->stalled || flow_is_empty(&d->out) || !flow_takes_prefix(&d->out) ||
-		(d->client.first && d->client.first->answer.begun))
+		(d->client.first && d->client.first->answer.progress != ANSWER_AWAITED))
 		return false;
 	if (!d->unflushed) {
 		d->unflushed = true;
@@ -397,7 +397,7 @@ static void probe(struct downstream *d)
 	struct exchange *first = d->client.first;
 
 	if (first->interim.to_continue == CONTINUE_PROBED || first->request.minor == 0 ||
-		first->answer.begun || first->state == EXCHANGE_REPLYING ||
+		first->answer.progress != ANSWER_AWAITED || first->state == EXCHANGE_REPLYING ||
 		!flow_takes_prefix(&d->out))
 		return;
 	first->interim.to_continue = CONTINUE_PROBED;

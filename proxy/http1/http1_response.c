@@ -58,7 +58,8 @@ enum pump_result http1_head(struct http1_sink *sink, struct exchange *x)
 		return result;
 	}
 	sink->by_close = by_close;
-	x->answer.joined = may_join(x, sink->flow);
+	if (may_join(x, sink->flow))
+		x->answer.progress = ANSWER_JOINED;
 	return result;
 }
 

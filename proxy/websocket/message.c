@@ -227,7 +227,7 @@ static void exchange_ended(struct client *client, struct exchange *message)
 	struct websocket *socket = socket_of(client);
 
 	unlink_message(socket, message);
-	socket->verdicts.delayed += message->turn.delayed;
+	socket->verdicts.delayed += message->gate->delayed;
 	socket->heard_ms = socket->active_ms = socket_now_ms(socket); /* silence begins again */
 	if (message->attempt.reach != REACH_LEFT) /* else what is there by now is of the next one */
 		buffer_release(&socket->message, &socket->worker->blocks);

@@ -42,7 +42,7 @@ static void a_new_one_knows_nothing_of_the_last(void **state)
 	assert_null(again->connection);
 	assert_null(again->outcome);
 	assert_int_equal(again->attempt.reach, REACH_NONE);
-	assert_false(again->answer.begun);
+	assert_int_equal(again->answer.progress, ANSWER_AWAITED);
 	assert_false(exchange_is_queued(again));
 	assert_int_equal(again->answer.status, 0);
 	assert_int_equal(again->times.judged_ns, 0);

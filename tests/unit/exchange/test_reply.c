@@ -144,7 +144,7 @@ static void what_has_begun_is_cut(void **state)
 	struct exchange *x = given(stage, "GET /1 HTTP/1.1\r\nHost: h\r\n\r\n");
 
 	(void)state;
-	x->answer.begun = true;
+	x->answer.progress = ANSWER_BEGUN;
 	exchange_reply(x, 502, "too late", HTTP_PROBLEM_NO_RETRY);
 	assert_string_equal(stage->client.trace, "close(too late) ");
 	assert_string_equal(stage_client_got(stage), "");

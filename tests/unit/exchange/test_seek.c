@@ -313,7 +313,7 @@ static void one_that_was_refused_is_judged_at_its_turn(void **state)
 	held(stage, 6);
 	assert_int_equal(x->state, EXCHANGE_QUEUED);
 	assert_int_equal(x->gate->receipt.throttle.count, 0);
-	assert_true(x->turn.judged_late);
+	assert_true(x->gate->judged_late);
 	stage_pass(stage, &x->turn.deadline);
 	flight_answer(stage, first, DONE);
 	end(stage);

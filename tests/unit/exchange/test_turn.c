@@ -126,7 +126,7 @@ static void it_waits_until_its_limit_admits_it(void **state)
 	(void)state;
 	assert_int_equal(first->state, EXCHANGE_FORWARDING);
 	assert_int_equal(x->state, EXCHANGE_DELAYED);
-	assert_true(x->turn.delayed);
+	assert_true(x->gate->delayed);
 	assert_true(x->turn.aside); /* others need not wait for its limit */
 	assert_in_range(x->turn.deadline.at_ms, STAGE_START_MS + 9000, STAGE_START_MS + 10002);
 	stage_pass(stage, &x->turn.deadline);

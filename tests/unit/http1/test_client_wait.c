@@ -78,7 +78,7 @@ static struct world *begin(void)
 	w->exchange.client = &w->client.client;
 	w->exchange.worker = &w->worker;
 	w->exchange.route = &w->route;
-	w->exchange.answer.begun = true;
+	w->exchange.answer.progress = ANSWER_BEGUN;
 	wait_init(&w->client.wait, w->worker.loop.base, passed);
 	at(w, 0);
 	return w;
@@ -217,7 +217,7 @@ static void reads_body(struct world *w)
 {
 	w->client.input = INPUT_BODY;
 	w->client.reading = &w->exchange;
-	w->exchange.answer.begun = false;
+	w->exchange.answer.progress = ANSWER_AWAITED;
 	w->exchange.up.source = &w->client.source.source;
 	http1_sink_init(&w->sink, NULL, &w->up, NULL);
 	w->exchange.up.sink = &w->sink.sink;

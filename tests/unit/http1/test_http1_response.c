@@ -97,7 +97,7 @@ static enum pump_result head(struct client *client, struct exchange *x)
 	struct stage_client *c = CONTAINER_OF(client, struct stage_client, client);
 
 	left.result = http1_head(&c->sink, x);
-	left.joined = x->answer.joined;
+	left.joined = x->answer.progress == ANSWER_JOINED;
 	left.close_client = x->close_client;
 	left.ends_body = c->sink.by_close;
 	left.flow_bytes = flow_bytes(&c->out);
