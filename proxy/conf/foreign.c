@@ -231,10 +231,14 @@ const char *foreign_key_part(struct arena *arena, struct slice text)
 	static const char *const addresses[] = {"$binary_remote_addr", "$remote_addr",
 		"remote_addr", "src", "%[src]", "remote_ip", "client_ip", "ip_address", "address",
 		"remote_address"};
+	static const char *const totals[] = {"global", "total", "static", "*", "any", "everyone"};
 
 	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++)
 		if (slice_equal_nocase(text, slice_of(addresses[i])))
 			return "ip";
+	for (size_t i = 0; i < sizeof(totals) / sizeof(totals[0]); i++)
+		if (slice_equal_nocase(text, slice_of(totals[i])))
+			return "all";
 	if (has_front(text, SLICE("$http_")))
 		return with_dashes(arena, "header:", behind(text, SLICE("$http_")));
 	if (has_front(text, SLICE("$cookie_")))

@@ -37,6 +37,7 @@ enum key_part_kind {
 	KEY_TLS_SAN,
 	KEY_TLS_FINGERPRINT,
 	KEY_ROUTE,
+	KEY_ALL, /* one caller for all requests; joined with nothing */
 	KEY_PART_KINDS,
 };
 

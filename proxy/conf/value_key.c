@@ -21,6 +21,7 @@ const struct key_form key_forms[KEY_PART_KINDS] = {
 	[KEY_TLS_SAN] = {"tls:san", KEY_PLAIN},
 	[KEY_TLS_FINGERPRINT] = {"tls:fingerprint", KEY_PLAIN},
 	[KEY_ROUTE] = {"route", KEY_PLAIN},
+	[KEY_ALL] = {"all", KEY_PLAIN},
 	[KEY_HEADER] = {"header", KEY_NAMED},
 	[KEY_COOKIE] = {"cookie", KEY_NAMED},
 	[KEY_QUERY] = {"query", KEY_NAMED},
@@ -140,7 +141,8 @@ bool value_read_key_part(struct value *value, struct slice text, struct key_part
 			continue;
 		}
 		part->kind = (enum key_part_kind)kind;
-		value->build->conf->keys.has_tls |= part->kind >= KEY_TLS_VERSION;
+		value->build->conf->keys.has_tls |=
+			part->kind >= KEY_TLS_VERSION && part->kind <= KEY_TLS_FINGERPRINT;
 		return read_argument(value, text, word, part);
 	}
 	const char *meant = foreign_key_part(value->build->arena, text);
@@ -195,6 +197,12 @@ static bool read_alternative(
 			note_query_key(value, part->name);
 		alternative->part_count++;
 	}
+	for (size_t i = 0; i < alternative->part_count; i++) {
+		if (alternative->parts[i].kind == KEY_ALL && alternative->part_count > 1)
+			return value_fail_plainly(value, "\"all\" is one caller for all requests; "
+							 "expected no part beside it "
+							 "(write \"|\" for a fallback)");
+	}
 	return true;
 }
 
@@ -229,6 +237,6 @@ static bool parse_key(struct value *value)
 
 const struct option_type type_key = {"key",
 	"ip, ip/PREFIX, header:NAME, cookie:NAME, query:NAME, host, path, method, scheme, "
-	"route, tls:subject, tls:san, tls:fingerprint, tls:version or tls:sni, joined "
+	"route, all, tls:subject, tls:san, tls:fingerprint, tls:version or tls:sni, joined "
 	"by '+', with '|' before a fallback",
 	parse_key, same_key, false};

@@ -23,6 +23,7 @@ enum identity_class {
 	CLASS_TLS_SUBJECT,
 	CLASS_TLS_SAN,
 	CLASS_TLS_FINGERPRINT,
+	CLASS_ALL,
 	CLASSES,
 };
 
@@ -92,6 +93,15 @@ MEMBER_VALUE(method)
 MEMBER_VALUE(scheme)
 MEMBER_VALUE(route)
 
+static struct slice all_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
+{
+	(void)part;
+	(void)input;
+	(void)address;
+	return SLICE("all");
+}
+
 static struct slice tls_value(
 	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
 {
@@ -138,6 +148,7 @@ static const struct form forms[KEY_PART_KINDS] = {
 	[KEY_TLS_SAN] = {CLASS_TLS_SAN, tls_value, .names_client = true},
 	[KEY_TLS_FINGERPRINT] = {CLASS_TLS_FINGERPRINT, tls_value, .names_client = true},
 	[KEY_ROUTE] = {CLASS_ROUTE, route_value},
+	[KEY_ALL] = {CLASS_ALL, all_value},
 };
 
 struct slice identity_value(

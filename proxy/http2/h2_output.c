@@ -24,8 +24,8 @@ static bool submit_trailers(const struct h2_sink *sink)
 
 	h2_fields_begin(&fields, sink->link->worker);
 	return h2_fields_read(&fields, sink->trailers, sink->trailers + sink->trailers_len) &&
-	       nghttp2_submit_trailer(sink->link->session, sink->id, fields.h2->fields,
-		       fields.count) == 0;
+	       nghttp2_submit_trailer(
+		       sink->link->session, sink->id, fields.h2->fields, fields.count) == 0;
 }
 
 static size_t room(const struct h2_link *link)
@@ -119,8 +119,7 @@ static bool compose(struct h2_link *link)
 
 	if (link->receiving || link->composing || !link->session)
 		return true;
-	if (!link->block.at && link->held_bytes == 0 &&
-		!nghttp2_session_want_write(link->session))
+	if (!link->block.at && link->held_bytes == 0 && !nghttp2_session_want_write(link->session))
 		return true;
 	if (!link->block.at && !buffer_acquire(&link->block, &link->worker->blocks))
 		return false;
@@ -166,8 +165,7 @@ void h2_output_send(struct h2_link *link)
 			stream_end_output(link->stream);
 			return;
 		}
-		if (!link->block.at ||
-			buffer_room(&link->block) >= link->block.capacity / 2)
+		if (!link->block.at || buffer_room(&link->block) >= link->block.capacity / 2)
 			return; /* all is composed; the round's end writes it */
 		h2_output_write(link);
 	} while (!link->block.at && !link->stream->failed);

@@ -16,8 +16,8 @@ static bool submit_continue(struct h2_stream *stream)
 	const nghttp2_nv field = {(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value,
 		sizeof(name) - 1, sizeof(value) - 1, NGHTTP2_NV_FLAG_NONE};
 
-	return nghttp2_submit_headers(stream->connection->link.session, NGHTTP2_FLAG_NONE, stream->id,
-		       NULL, &field, 1, NULL) == 0;
+	return nghttp2_submit_headers(stream->connection->link.session, NGHTTP2_FLAG_NONE,
+		       stream->id, NULL, &field, 1, NULL) == 0;
 }
 
 static bool put_response(
@@ -46,9 +46,10 @@ enum client_interim h2_interim(struct client *client, struct exchange *x, bool i
 	if (is_own) {
 		is_composed = submit_continue(stream);
 	} else {
-		is_composed = put_response(&fields, stream, x, true) && h2_fields_close(&fields) &&
-			      nghttp2_submit_headers(stream->connection->link.session, NGHTTP2_FLAG_NONE,
-				      stream->id, NULL, fields.h2->fields, fields.count, NULL) == 0;
+		is_composed =
+			put_response(&fields, stream, x, true) && h2_fields_close(&fields) &&
+			nghttp2_submit_headers(stream->connection->link.session, NGHTTP2_FLAG_NONE,
+				stream->id, NULL, fields.h2->fields, fields.count, NULL) == 0;
 		h2_fields_free(&fields);
 	}
 	h2_write_later(stream->connection);
@@ -61,8 +62,8 @@ static bool submit(struct h2_stream *stream, struct h2_fields *fields, bool has_
 	nghttp2_data_provider provider = {{.ptr = &stream->sink}, h2_output_read_data};
 
 	if (!h2_fields_close(fields) ||
-		nghttp2_submit_response(stream->connection->link.session, stream->id, fields->h2->fields,
-			fields->count, has_body ? &provider : NULL) != 0)
+		nghttp2_submit_response(stream->connection->link.session, stream->id,
+			fields->h2->fields, fields->count, has_body ? &provider : NULL) != 0)
 		return false;
 	stream->has_responded = true;
 	stream->sink.is_last |= !has_body;

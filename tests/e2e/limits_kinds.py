@@ -6,6 +6,7 @@ import os
 import time
 import zoneinfo
 
+from lib.admin import with_admin
 from lib.client import request_bytes
 from lib.fields import told, wait_ms
 from lib.process import SANITIZER, find_library, until
@@ -31,6 +32,31 @@ def limited(t, limit, route="", upstream="", handler=None, **options):
     origin = t.origin(handler)
     sections = f"[limit it]\n{limit}\n" + to(origin, route=f"limits = it\n{route}", upstream=upstream)
     return origin, t.sluice(sections, **options)
+
+
+# ---- one total ---------------------------------------------------------------------------------
+
+@test("a limit with key = all has one caller over all routes and addresses; reset and explain name it")
+def total(t):
+    origin = t.origin()
+    routes = "".join(f"[route {n}]\nupstream = origin\npath = /{n}/\nlimits = total, own\n" for n in "ab")
+    sluice, admin = with_admin(t, "[limit total]\nkey = all\nrate = 5 per 1h\n"
+                               "[limit own]\nkey = header:X-Key | all\nrate = 2 per 1h\n" +
+                               to(origin, route="path = /c/") + routes)
+    client = t.client(sluice)
+
+    def ask(path, key=None):
+        return client.ask(path, fields=[("X-Key", key)] if key else [])
+
+    equal([ask("/a/").status, ask("/b/").status, ask("/a/").status], [200, 200, 429], "without a key, together")
+    equal([ask("/a/", "x").status, ask("/b/", "x").status, ask("/b/", "x").status], [200, 200, 429], "a key's own")
+    last, refused = ask("/b/", "y"), ask("/a/", "z")
+    equal([last.status, refused.status], [200, 429], "the total is used up by others")
+    true("total" in refused.get("RateLimit") and told(refused).left["total"]["r"] == 0, "fields")
+    equal(len(origin.requests), 5, "requests at the origin")
+    equal(admin.json("/api/v1/callers?key=all&limit=total", "DELETE"),
+          (200, {"key": "all", "reset": ["total"]}), "reset")
+    equal(ask("/a/", "z").status, 200, "after the reset")
 
 
 # ---- gcra --------------------------------------------------------------------------------------

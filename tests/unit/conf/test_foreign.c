@@ -39,6 +39,7 @@ static void keys(void **state)
 	(void)state;
 	bad("limit a", "key = X-Api-Key\nrate = 1 per 1s", "did you mean \"header:X-Api-Key\"?");
 	bad("limit a", "key = $binary_remote_addr\nrate = 1 per 1s", "did you mean \"ip\"?");
+	bad("limit a", "key = global\nrate = 1 per 1s", "did you mean \"all\"?");
 	bad("limit a", "key = $http_x_api_key\nrate = 1 per 1s",
 		"did you mean \"header:x-api-key\"?");
 	bad("limit a", "key = $arg_token\nrate = 1 per 1s", "did you mean \"query:token\"?");

@@ -373,8 +373,10 @@ static void bad_keys(void **state)
 		{"header:a b", "invalid name"}, {"ip:4", "has a name; expected ip"},
 		{"ip/0", "expected ip/1 to ip/128"}, {"ip/129", "expected ip/1 to ip/128"},
 		{"ip |", "a part is empty"}, {"| ip", "a part is empty"},
-		{"ip + + path", "a part is empty"}, {"ip, path", "write a limit for each"},
-		{"user", "unknown part"}, {"heder:X", "did you mean \"header\"?"},
+		{"ip + + path", "a part is empty"}, {"all + path", "expected no part beside it"},
+		{"path + all | ip", "expected no part beside it"},
+		{"ip, path", "write a limit for each"}, {"user", "unknown part"},
+		{"heder:X", "did you mean \"header\"?"},
 		{"ip|ip|ip|ip|ip|ip|ip|ip|ip", "at most 8"},
 		{"ip+ip+ip+ip+ip+ip+ip+ip+ip", "at most 8"}};
 

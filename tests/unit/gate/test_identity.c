@@ -103,6 +103,8 @@ static void values(void **state)
 	assert_string_equal(text("path", A, ""), "/a/b");
 	assert_string_equal(text("method", A, ""), "GET");
 	assert_string_equal(text("route", A, ""), "r");
+	assert_string_equal(text("all", A, ""), "all");
+	assert_string_equal(text("header:K | all", A, ""), "all");
 	assert_string_equal(text("ip/24", A, ""), "192.0.2.0");
 	assert_string_equal(text("ip/48", A, ""), A);
 	assert_string_equal(text("ip/48", "2001:db8:1:2::3", ""), "2001:db8:1::");
@@ -136,6 +138,9 @@ static void different_callers(void **state)
 	assert_false(same(hash("header:K", B, "K: " A "\n"), hash("header:K", A, "")));
 	assert_false(same(hash("ip/128", A, ""), hash("ip", A, "")));
 	assert_false(same(hash("header:K", A, "K: r\n"), hash("route", A, "")));
+	/* All are one caller, which no field spells. */
+	assert_true(same(hash("all", A, ""), hash("header:K | all", B, "")));
+	assert_false(same(hash("header:K", A, "K: all\n"), hash("all", A, "")));
 }
 
 static void overlong_values_are_whole(void **state)
@@ -413,6 +418,12 @@ static void each_form_is_of_its_own_class(void **state)
 		assert_int_equal(ask(one, A, "")->key->alternatives[0].parts[0].kind, i);
 		hashes[i][KEY_PART_KINDS] = hash_alike(one);
 		for (unsigned j = 0; j < KEY_PART_KINDS; j++) {
+			if (i == KEY_ALL || j == KEY_ALL) { /* joined with nothing */
+				hashes[i][j] =
+					(struct throttle_key){.hi = is_text(i) ? KEY_HEADER : i,
+						.lo = is_text(j) ? KEY_HEADER : j};
+				continue;
+			}
 			write_form((enum key_part_kind)j, other, sizeof(other));
 			snprintf(joined, sizeof(joined), "%s + %s", one, other);
 			hashes[i][j] = hash_alike(joined);
