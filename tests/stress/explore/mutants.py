@@ -149,14 +149,15 @@ def run_unit(tree, test, work, library):
         compile_file(tree / "throttle" / name, objects[name], tree, False)
     program = work / test
     subprocess.run(CC + ["-std=gnu11", "-O1", "-w", "-D_GNU_SOURCE", f"-I{tree}", f"-I{TOP}", "-o", str(program),
-                         str(TOP / UNIT / (test + ".c"))] + [str(o) for o in objects.values()] +
+                         str(TOP / "tests/unit/suite.c"), str(TOP / UNIT / (test + ".c"))] +
+                   [str(o) for o in objects.values()] +
                    ["-lcmocka", "-lpthread"], check=True)
     try:
         done = subprocess.run([str(program)], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=600, check=False)
     except subprocess.TimeoutExpired:
         return "no end", True
-    failed = sorted({line.split()[-1] for line in done.stdout.splitlines() if "FAILED  ] test" in line})
+    failed = sorted({line.split(" - ")[-1] for line in done.stdout.splitlines() if line.startswith("not ok")})
     return f"{test}: {' '.join(failed) or done.returncode}", done.returncode != 0
 
 
