@@ -17,6 +17,10 @@
 #define SPARE_STREAMS 256
 /* What a stream's client may send at once from when its body is read. */
 #define BODY_WINDOW (128 * 1024)
+/* How long the rest of a request may come behind its response before its stream is reset without an
+ * error (RFC 9113 section 8.1). Clients lose a response that comes together with a reset: curl 7.88
+ * is one. */
+#define LINGER_MS 1000
 
 static void on_deadline(struct deadline *deadline);
 
@@ -283,9 +287,6 @@ void h2_stream_body_ended(struct h2_stream *stream)
 void h2_stream_response_ended(struct h2_stream *stream)
 {
 	stream->sink.has_ended = true;
-	/* The rest of its request is of no use (RFC 9113 section 8.1). */
-	if (!stream->source.came_whole)
-		h2_stream_reset(stream, NGHTTP2_NO_ERROR);
 	h2_run_later(stream);
 }
 
@@ -318,7 +319,9 @@ static void watch(struct h2_stream *stream)
 	const struct exchange *x = stream->client.first;
 	uint64_t now_ms = worker_now_ms(worker);
 
-	if (stream->has_responded && h2_sink_has_output(&stream->sink))
+	if (stream->sink.has_ended && !stream->source.came_whole)
+		wait_for(&stream->wait, WAIT_LINGER, 0, now_ms + LINGER_MS, now_ms);
+	else if (stream->has_responded && h2_sink_has_output(&stream->sink))
 		wait_for(&stream->wait, WAIT_TAKE, stream->sink.sent,
 			now_ms + conf->send_timeout_ms, now_ms);
 	else if (x && wants_body(x))
@@ -343,6 +346,10 @@ static void on_deadline(struct deadline *deadline)
 		CONTAINER_OF(CONTAINER_OF(deadline, struct wait, deadline), struct h2_stream, wait);
 	struct exchange *x = stream->client.first;
 
+	if (stream->wait.reason == WAIT_LINGER) {
+		h2_stream_reset(stream, NGHTTP2_NO_ERROR);
+		return;
+	}
 	if (stream->wait.reason == WAIT_BODY && x) {
 		exchange_reject(x, 408, "body timeout");
 		h2_stream_advance(stream);

@@ -205,6 +205,21 @@ def limits(t):
             equal(client.response(stream).status, 200, "status")
 
 
+@group("refusals of uploads by a real client")
+def refused_uploads(t):
+    origin = t.origin(lambda x: (x.reply(413, b"no"), x.read_body()))
+    body = t.file("body", "x" * 1_000_000)
+    for title, buffering in (("before its body is read", "64k"), ("while it is passed on", "off")):
+        sluice = t.sluice(LIMITED + to(origin, route=f"limits = few\nrequest_buffering = {buffering}"), listener=BOTH)
+        ask = ["--http2-prior-knowledge", "-w", " %{http_code}", "--data-binary"]
+        url = f"http://{sluice.address}/"
+        with t.point(f"by the server, {title}"):
+            equal([curl(*ask, "@" + body, url)[1] for _ in range(2)], ["no 413"] * 2, "answers")
+        with t.point(f"by a limit, of little and of much, where the server would get it {title}"):
+            for content in ("x", "@" + body):
+                equal(curl(*ask, content, url)[1][-4:], " 429", "status")
+
+
 @test("requests of one client are served in the order of their HEADERS")
 def order(t):
     seen = []

@@ -101,6 +101,28 @@ static void a_body_that_stops_is_answered(void **state)
 	h2_wire_end(&w);
 }
 
+/* Some clients lose a response that arrives together with a reset. */
+static void an_early_response_arrives_before_a_reset(void **state)
+{
+	struct h2_wire w;
+
+	(void)state;
+	h2_wire_open(&w, &conf, false);
+	h2_wire_greet(&w);
+	int32_t id = h2_wire_ask(&w, "/a", "te", false);
+	stage_pass(w.stage, &w.connection->streams->wait.deadline);
+	h2_wire_run(&w);
+	assert_has(h2_wire_answer(&w, id)->head, ":status: 408\n");
+	assert_true(h2_wire_answer(&w, id)->ended);
+	assert_int_equal(h2_wire_answer(&w, id)->reset, 0);
+	assert_int_equal(w.connection->streams->wait.reason, WAIT_LINGER);
+	stage_pass(w.stage, &w.connection->streams->wait.deadline);
+	h2_wire_run(&w);
+	assert_int_equal(h2_wire_answer(&w, id)->reset, NGHTTP2_NO_ERROR + 1);
+	assert_int_equal(w.connection->stream_count, 0);
+	h2_wire_end(&w);
+}
+
 static void an_idle_connection_ends(void **state)
 {
 	struct h2_wire w;
@@ -291,6 +313,7 @@ UNIT_SUITE(test_h2_connection)
 		cmocka_unit_test(a_reset_gives_everything_back),
 		cmocka_unit_test(a_client_that_leaves_ends_its_streams),
 		cmocka_unit_test(a_body_that_stops_is_answered),
+		cmocka_unit_test(an_early_response_arrives_before_a_reset),
 		cmocka_unit_test(an_idle_connection_ends),
 		cmocka_unit_test(a_drain_ends_in_two_steps),
 		cmocka_unit_test(a_plain_connection_may_speak_either),
