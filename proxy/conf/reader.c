@@ -24,11 +24,13 @@ enum { CONTROL_LINES_AT_MOST = 10, INIH_LINE_BYTES = 199, LINE_BYTES = 64 << 10 
 struct reader {
 	struct slice rest; /* what was not read yet */
 	unsigned *last;    /* line that was read, over all files */
-	unsigned line;     /* of the line inih holds */
+	unsigned line;     /* of the line inih holds, the first one where several are joined */
 	unsigned number;   /* the same, in this file */
 	const char *name;
 	struct slice value; /* of the line inih holds, when it was too long for inih */
 	char *long_value;   /* room for a copy of it with its NUL; LINE_BYTES */
+	char *joined;       /* room for a setting of several lines; LINE_BYTES */
+	bool is_indented;   /* the line that is read began with a blank */
 	const struct reader_handler *handler;
 	struct conf_errors *errors;
 	unsigned control_lines; /* with bytes that no line may hold, so far */
@@ -41,17 +43,27 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
-static struct slice next_line(struct slice *rest)
+static bool is_comment(struct slice line)
 {
+	return line.len > 0 && (line.at[0] == ';' || line.at[0] == '#');
+}
+
+/* The next line, trimmed, which is counted. */
+static struct slice next_line(struct reader *reader)
+{
+	struct slice *rest = &reader->rest;
 	const char *end = memchr(rest->at, '\n', rest->len);
 	struct slice line = {rest->at, end ? (size_t)(end - rest->at) : rest->len};
 	size_t taken = line.len + (end ? 1 : 0);
 
 	rest->at += taken;
 	rest->len -= taken;
+	++*reader->last;
+	reader->number++;
 	if (line.len > 0 && line.at[line.len - 1] == '\r')
 		line.len--;
-	return line;
+	reader->is_indented = line.len > 0 && is_blank(line.at[0]);
+	return slice_trim(line);
 }
 
 /* Without a comment at its end. */
@@ -164,9 +176,10 @@ static bool check_line(struct reader *reader, struct slice line)
 	}
 	if (line.len >= LINE_BYTES) {
 		fail(reader,
-			"the line has %zu bytes; expected at most %d (lists may be split over "
+			"the line has %s%zu bytes; expected at most %d (lists may be split over "
 			"several lines of the same key)",
-			line.len, LINE_BYTES - 1);
+			line.at == reader->joined ? "more than " : "",
+			line.at == reader->joined ? line.len - 1 : line.len, LINE_BYTES - 1);
 		return false;
 	}
 	sign = memchr(line.at, '=', line.len);
@@ -178,6 +191,9 @@ static bool check_line(struct reader *reader, struct slice line)
 		while (word.len < line.len && !is_blank(line.at[word.len]))
 			word.len++;
 		pointer = foreign_word(word);
+		if (!pointer && reader->is_indented)
+			pointer = "a setting continues on the next line if its line ends with a "
+				  "blank and \\";
 		fail(reader, "invalid setting \"%.*s\"; expected key = value%s%s", SLICE_ARGS(line),
 			pointer ? "; " : "", pointer ? pointer : "");
 		return false;
@@ -192,6 +208,60 @@ static struct slice before_semicolon(struct slice text)
 		if (text.at[i] == ';' && (i == 0 || is_blank(text.at[i - 1])))
 			return slice_trim((struct slice){text.at, i});
 	return slice_trim(text);
+}
+
+/* A `\` behind a blank at the end of a line, and of no comment: the setting continues on the next
+ * line. */
+static bool continues(struct slice line)
+{
+	return line.len > 1 && line.at[line.len - 1] == '\\' && is_blank(line.at[line.len - 2]) &&
+	       before_semicolon(line).len == line.len;
+}
+
+/* `[kind` or `[kind]`, which no address in brackets is. */
+static bool begins_section(struct slice text)
+{
+	size_t len = 1;
+
+	while (text.len > 0 && is_blank(text.at[0])) {
+		text.at++;
+		text.len--;
+	}
+	while (len < text.len && text.at[len] >= 'a' && text.at[len] <= 'z')
+		len++;
+	return len > 1 && len < text.len && text.at[0] == '[' &&
+	       (is_blank(text.at[len]) || text.at[len] == ']');
+}
+
+/* A setting of several lines as one, with a blank for each line's end. Lines that are comments are
+ * left out. A setting that is too long is cut at LINE_BYTES, which check_line refuses. */
+static struct slice join_lines(struct reader *reader, struct slice line)
+{
+	struct slice joined = {reader->joined, 0};
+	bool goes_on = true;
+
+	while (goes_on) {
+		if (!is_comment(line)) {
+			goes_on = continues(line);
+			line = goes_on ? slice_trim((struct slice){line.at, line.len - 1})
+				       : before_semicolon(line);
+			if (joined.len > 0 && joined.len < LINE_BYTES)
+				reader->joined[joined.len++] = ' ';
+			if (line.len > LINE_BYTES - joined.len)
+				line.len = LINE_BYTES - joined.len;
+			memcpy(reader->joined + joined.len, line.at, line.len);
+			joined.len += line.len;
+		}
+		if (goes_on && (reader->rest.len == 0 || begins_section(reader->rest))) {
+			fail(reader,
+				"nothing follows the last \\; expected the rest of the setting");
+			goes_on = false;
+		}
+		if (goes_on)
+			line = next_line(reader);
+	}
+	reader->is_indented = false;
+	return joined.len < LINE_BYTES ? slice_trim(joined) : joined;
 }
 
 /* A line that is too long for inih: gives it `key = .`, and take_setting the value that belongs
@@ -226,16 +296,17 @@ static char *give_line(char *out, int size, void *user)
 
 	if (reader->rest.len == 0 || size <= INIH_LINE_BYTES)
 		return NULL;
-	reader->line = ++*reader->last;
-	reader->number++;
-	line = slice_trim(next_line(&reader->rest));
+	line = next_line(reader);
+	reader->line = *reader->last;
 	out[0] = '\0';
-	if (line.len == 0 || line.at[0] == ';' || line.at[0] == '#')
+	if (line.len == 0 || is_comment(line))
 		return out;
 	if (line.at[0] == '[' && !find_control(line)) {
 		read_section(reader, line);
 		return out;
 	}
+	if (continues(line))
+		line = join_lines(reader, line);
 	if (check_line(reader, line)) {
 		size_t len = line.len;
 
@@ -289,7 +360,7 @@ void reader_run(struct slice text, const char *name, unsigned *last,
 		.name = name,
 		.handler = handler,
 		.errors = errors};
-	char long_value[LINE_BYTES];
+	char long_value[LINE_BYTES], joined[LINE_BYTES];
 	int result;
 
 	if (text.len >= 2 &&
@@ -300,6 +371,7 @@ void reader_run(struct slice text, const char *name, unsigned *last,
 		return;
 	}
 	reader.long_value = long_value;
+	reader.joined = joined;
 	result = ini_parse_stream(give_line, &reader, take_setting, &reader);
 	tell_further_controls(&reader);
 	if (result > 0 && errors->count == 0)

@@ -5,7 +5,8 @@
  *                  `--> [section name] --------------------------> handler->section
  *
  * inih splits keys from values and knows comments. It also cuts long lines, joins indented ones and
- * forgets empty sections without a word, so every line is looked at before inih sees it.
+ * forgets empty sections without a word, so every line is looked at before inih sees it. A setting
+ * whose line ends with a blank and `\` continues on the next line.
  */
 #ifndef CONF_READER_H
 #define CONF_READER_H

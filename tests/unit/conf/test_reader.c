@@ -55,6 +55,20 @@ static void reads(const char *text, const char *expected)
 	reads_n(text, strlen(text), expected);
 }
 
+/* The same for a long text: what it ends with. */
+static void reads_last(const char *text, const char *expected)
+{
+	struct seen seen = {.used = 0};
+	const struct reader_handler handler = {
+		see_section, see_setting, see_unreadable, &seen, NULL};
+	struct conf_errors errors = {0};
+	unsigned last = 0;
+
+	reader_run((struct slice){text, strlen(text)}, "t", &last, &handler, &errors);
+	assert_int_equal(errors.count, 0);
+	assert_string_equal(seen.text + seen.used - strlen(expected), expected);
+}
+
 static void plain_lines(void **state)
 {
 	(void)state;
@@ -89,6 +103,27 @@ static void indented_lines_continue_nothing(void **state)
 	(void)state;
 	reads("[a]\nb = c\n  d = e\n", "1[a|]2(b|c)3(d|e)");
 	reads("[a]\nb = c\n  d\n", "1[a|]2(b|c)3?!3");
+}
+
+static void continued_lines(void **state)
+{
+	(void)state;
+	reads("[a]\nb = c \\\n  d\ne = f\n", "1[a|]2(b|c d)4(e|f)");
+	reads("[a]\nb = c, \\\r\n\td, \\ \n# x\n  ; y \\\n e ; z\nf = g",
+		"1[a|]2(b|c, d, e)7(f|g)");
+	reads("[a]\nb = \\\n[::1]:80, \\\n[fe80::1%lo]:80\n",
+		"1[a|]2(b|[::1]:80, [fe80::1%lo]:80)");
+	reads("[a]\nb = c \\\n\nd = e\n", "1[a|]2(b|c)4(d|e)");
+	/* Only a \ behind a blank, and of no comment, is one. */
+	reads("[a]\nb = c\\\nd = e\n", "1[a|]2(b|c\\)3(d|e)");
+	reads("[a]\nb = c ; x \\\nd = e\n", "1[a|]2(b|c)3(d|e)");
+	reads("[a]\n# x \\\nd = e\n[b] ; \\\nf = g\n", "1[a|]3(d|e)4[b|]5(f|g)");
+	/* Nothing continues: the end, or a section, which is read. */
+	reads("[a]\nb = c \\\n", "1[a|]2(b|c)!2");
+	reads("[a]\nb = c \\\n[d e]\nf = g\n", "1[a|]2(b|c)3[d|e]4(f|g)!2");
+	reads("[a]\nb = c \\\n [d]\nf = g \\", "1[a|]2(b|c)3[d|]4(f|g)!2!4");
+	/* An error is at the first line. */
+	reads("[a]\nb c \\\nd\ne = f\n", "1[a|]2?4(e|f)!2");
 }
 
 static void lines_that_are_none(void **state)
@@ -195,7 +230,7 @@ static void long_lines(void **state)
 static void overlong_lines(void **state)
 {
 	enum { BYTES = 1 << 16 };
-	char *text = malloc(BYTES + 100), *expected = malloc(BYTES + 100);
+	char *text = malloc(2 * BYTES), *expected = malloc(2 * BYTES);
 
 	(void)state;
 	for (int over = 0; over <= 1; over++) {
@@ -208,6 +243,19 @@ static void overlong_lines(void **state)
 		else
 			snprintf(expected, BYTES + 100, "1[a|]2(b|%.*s)3(d|e)", BYTES - 5, at);
 		reads(text, expected);
+	}
+	/* In lines of ten bytes, each with the blank that joins it: "b = " and 6,553 of them fit.
+	 */
+	for (unsigned lines = 6553; lines <= 6554; lines++) {
+		char *at = stpcpy(text, "[a]\nb =");
+
+		for (unsigned i = 0; i < lines; i++)
+			at = stpcpy(at, " \\\n012345678");
+		stpcpy(at, "\nd = e\n");
+		if (lines == 6553)
+			reads_last(text, "012345678)6556(d|e)");
+		else
+			reads(text, "1[a|]2?6557(d|e)!2");
 	}
 	free(text);
 	free(expected);
@@ -228,6 +276,7 @@ UNIT_SUITE(test_reader)
 		cmocka_unit_test(crlf_and_bom),
 		cmocka_unit_test(comments),
 		cmocka_unit_test(indented_lines_continue_nothing),
+		cmocka_unit_test(continued_lines),
 		cmocka_unit_test(lines_that_are_none),
 		cmocka_unit_test(control_bytes),
 		cmocka_unit_test(files_of_another_kind),
