@@ -3,7 +3,8 @@
 #include "throttle/concurrency.h"
 #include "throttle/levels.h"
 #include "throttle/limit.h"
-#include "throttle/take.h"
+#include "throttle/ring_short.h"
+#include "throttle/window.h"
 #include "throttle/zone.h"
 
 #include <errno.h>
@@ -109,6 +110,18 @@ static uint64_t reported_quota(const struct throttle_limit *l)
 	if (l->kind != THROTTLE_GCRA)
 		return l->quota;
 	return l->burst > 0 ? l->burst : 1;
+}
+
+/* The way in which quick.c can judge a charge of this limit. */
+static enum quick quick_for(const struct limit_state *l)
+{
+	if (l->section.shape.scale != 1 || l->limit.mode != THROTTLE_ENFORCE || l->has_bans ||
+		l->limit.count_refused || l->limit.delay_max_ns > 0)
+		return QUICK_NOT;
+	if (l->section.ops == &ring_short_ops)
+		return QUICK_RING;
+	return l->section.ops == &window_ops && l->section.shape.first_slot == 0 ? QUICK_WINDOW
+										 : QUICK_ANY;
 }
 
 /* One level of a limit. */

@@ -34,17 +34,6 @@
 #define INLINE   static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 
-enum quick quick_for(const struct limit_state *l)
-{
-	if (l->section.shape.scale != 1 || l->limit.mode != THROTTLE_ENFORCE || l->has_bans ||
-		l->limit.count_refused || l->limit.delay_max_ns > 0)
-		return QUICK_NOT;
-	if (l->section.ops == &ring_short_ops)
-		return QUICK_RING;
-	return l->section.ops == &window_ops && l->section.shape.first_slot == 0 ? QUICK_WINDOW
-										 : QUICK_ANY;
-}
-
 /* The time in the table, noted before the heads that it makes. False: it is far behind the newest,
  * or before the table's epoch. */
 INLINE bool set_time(

@@ -4,9 +4,6 @@
 
 #include "throttle/charge.h"
 
-/* How quick.c can do what this limit asks for. Told when the limit is laid out. */
-enum quick quick_for(const struct limit_state *limit);
-
 /* As throttle_take, whatever the limits are and other threads do. */
 int take_slowly(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
 	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt);
