@@ -82,10 +82,9 @@ STREAM_INSIDE = r'\bstream(?:\.|->)(?:end|transport)\b|(?:\.|->)carried\b'
 FIELDS_MOST, LINES_MOST = 40, 60
 
 # Percent of the references inside a room that may go back up, and how many may in a small room.
-BACK_MOST, BACK_FEW = 12, 2
-# Units of one circle inside a room, and the rooms that have larger ones.
+BACK_MOST, BACK_FEW = 10, 2
+# Units of one circle inside a room.
 CIRCLE_MOST = 5
-LARGE_CIRCLES = ['throttle', 'queue']
 
 
 def text_of(path):
@@ -511,7 +510,7 @@ def main():
     tap.check('no circle inside a room has over %u units' % CIRCLE_MOST, [
         '%s: circles of %s' % (room, ', '.join(map(str, sizes)))
         for room, (_, _, _, sizes) in figures.items()
-        if sizes and sizes[0] > CIRCLE_MOST and room not in LARGE_CIRCLES])
+        if sizes and sizes[0] > CIRCLE_MOST])
     tap.check('sockets are of net alone', rule(units, SOCKETS, SOCKET_ROOMS, SOCKET_UNITS))
     tap.check("libevent's events are of loop and net alone",
               rule(units, EVENTS, EVENT_ROOMS, EVENT_UNITS))

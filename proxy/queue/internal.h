@@ -1,15 +1,15 @@
-/* internal: what the files of queue/ share: the queue itself and the outbox.
+/* internal: the state of a queue, and the operations on sessions that its files share.
  *
  *   public call --> shard's mutex --> session --> [run queue's lock] --> outbox
  *                   unlocked <--------------------------------------------'
  *                   outbox_flush: dispatch(), unpin(), serve the run queues, timer_changed()
  *
- * Whatever a call makes runnable is put into its outbox while locks are held and delivered after
- * they were released. Locks nest shard, then run queue; two shards are never held at once. */
+ * Locks nest shard, then run queue; two shards are never held at once. */
 #ifndef SLUICE_QUEUE_INTERNAL_H
 #define SLUICE_QUEUE_INTERNAL_H
 
 #include "queue/line.h"
+#include "queue/outbox.h"
 #include "queue/shard.h"
 
 struct queue {
@@ -33,48 +33,9 @@ struct queue {
 	struct run_queue *registry;
 };
 
-#define OUTBOX_PINS   16
-#define OUTBOX_SERVES 4
-
-struct outbox {
-	struct message *head, **tail; /* of tickets */
-	unsigned pins, serves;
-	uint64_t deadline_ns; /* the earliest that was set meanwhile */
-	void *pin[OUTBOX_PINS];
-	struct run_queue *serve[OUTBOX_SERVES];
-};
-
-static inline void outbox_init(struct outbox *outbox)
-{
-	outbox->head = NULL;
-	outbox->tail = &outbox->head;
-	outbox->pins = outbox->serves = 0;
-	outbox->deadline_ns = QUEUE_NEVER;
-}
-
-static inline void outbox_deadline(struct outbox *outbox, uint64_t deadline_ns)
-{
-	if (deadline_ns < outbox->deadline_ns)
-		outbox->deadline_ns = deadline_ns;
-}
-
 static inline struct shard *queue_shard(struct queue *queue, struct session_key key)
 {
 	return &queue->shards[key.word[1] & queue->shard_mask];
-}
-
-/* ---- outbox.c ------------------------------------------------------------------------------- */
-
-void outbox_add(struct outbox *outbox, struct ticket *ticket, enum queue_verdict verdict);
-void outbox_serve(struct outbox *outbox, struct run_queue *run_queue);
-void outbox_deliver(struct queue *queue, struct outbox *outbox, uint64_t now_ns);
-
-/* Delivers what there is; inline, as mostly there is nothing. */
-static inline void outbox_flush(struct queue *queue, struct outbox *outbox, uint64_t now_ns)
-{
-	if (outbox->head != NULL || outbox->pins + outbox->serves > 0 ||
-		outbox->deadline_ns != QUEUE_NEVER)
-		outbox_deliver(queue, outbox, now_ns);
 }
 
 /* ---- dispatch.c: with the shard's mutex held unless it says otherwise ----------------------- */

@@ -1,4 +1,5 @@
-/* outbox: what a call made runnable, delivered when all locks are released. See internal.h. */
+#include "queue/outbox.h"
+
 #include "queue/internal.h"
 
 void outbox_add(struct outbox *outbox, struct ticket *ticket, enum queue_verdict verdict)

@@ -180,23 +180,6 @@ void run_queue_end_era(struct run_queue *run_queue, struct run_queue_era *era)
 	pthread_mutex_unlock(&run_queue->lock);
 }
 
-struct run_queue *run_queue_hold(struct run_queue *run_queue)
-{
-	/* relaxed: a holder may pass it on; the release below orders the rest */
-	atomic_fetch_add_explicit(&run_queue->references, 1, memory_order_relaxed);
-	return run_queue;
-}
-
-void run_queue_release(struct run_queue *run_queue)
-{
-	/* acq_rel: pairs with itself, so the last holder sees all that the others did */
-	if (atomic_fetch_sub_explicit(&run_queue->references, 1, memory_order_acq_rel) != 1)
-		return;
-	assert(run_queue->runnable == 0 && run_queue->in_flight == 0 && run_queue->serving == 0);
-	pthread_mutex_destroy(&run_queue->lock);
-	free(run_queue);
-}
-
 void run_queue_destroy(struct run_queue *run_queue)
 {
 	struct run_queue **link;
@@ -214,20 +197,6 @@ void run_queue_destroy(struct run_queue *run_queue)
 }
 
 /* ---- counts --------------------------------------------------------------------------------- */
-
-/* The two counts below are gauges; they publish nothing, so relaxed. */
-
-void line_note_waiting(struct run_queue *run_queue, uint64_t now_ns)
-{
-	if (atomic_fetch_add_explicit(&run_queue->waiting, 1, memory_order_relaxed) == 0)
-		drain_start(&run_queue->drain, now_ns);
-}
-
-void line_note_gone(struct run_queue *run_queue, uint64_t now_ns)
-{
-	atomic_fetch_sub_explicit(&run_queue->waiting, 1, memory_order_relaxed);
-	drain_note(&run_queue->drain, now_ns);
-}
 
 uint32_t run_queue_retry_after_ms(struct run_queue *run_queue)
 {
