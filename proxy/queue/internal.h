@@ -53,7 +53,7 @@ void session_next_changed(struct queue *queue, struct shard *shard, struct sessi
  * not answered: it does not show how fast the upstream is. */
 void ticket_give_place(struct ticket *ticket, struct outbox *outbox, uint64_t now_ns);
 
-/* ---- hold.c: the same -------------------------------------------------------------------- */
+/* ---- dispatch.c: the same -------------------------------------------------------------------- */
 
 /* A session's next ticket may not go: for reads only? True if, now, it may. */
 bool session_hold(struct shard *shard, struct session *session, const struct ticket *ticket,
@@ -91,5 +91,25 @@ void dispatch_turn(struct run_queue *run_queue, struct outbox *outbox, uint64_t 
 
 /* A deadline was set: arm the timer for it if it is the earliest. No lock held. */
 void deadline_note(struct queue *queue, uint64_t deadline_ns);
+
+/* ---- bounds --------------------------------------------------------------------------------- */
+
+/* Of the tickets that wait in a session and in all, and of their bytes. Private to the
+ * room. */
+
+/* How much waits already. */
+struct waiting {
+	uint32_t tickets;
+	uint64_t bytes;
+};
+
+/* It has to wait behind these of its session: is there room, and room in all? WAIT: it is counted
+ * among those that wait. FULL_*: it is not, and its retry_after_ms is set. With the mutex held. */
+enum queue_verdict bounds_find_room(struct queue *queue, struct shard *shard,
+	const struct session *session, struct waiting ahead, struct ticket *ticket,
+	uint64_t now_ns);
+
+/* Counts one that was let in already among those that wait: no bound refuses it. */
+void bounds_reserve_always(struct queue *queue, const struct ticket *ticket, uint64_t now_ns);
 
 #endif

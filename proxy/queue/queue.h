@@ -160,7 +160,7 @@ static inline void queue_answered(struct queue *queue, struct ticket *ticket, ui
 {
 	if (ticket->unsafe)
 		return;
-	/* Pair with mark() in hold.c. */
+	/* Pair with mark() in dispatch.c. */
 	atomic_store_explicit(&ticket->answered, true, memory_order_seq_cst);
 	if (atomic_load_explicit(&ticket->holds, memory_order_seq_cst))
 		queue_loosen(queue, ticket, now_ns);

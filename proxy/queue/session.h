@@ -57,7 +57,8 @@ struct session {
 	uint32_t in_flight[TICKET_ORDERS]; /* those aside and the claims included */
 	uint32_t placeless; /* of these: aside or claiming, and not one of session_in_flight */
 	uint32_t detached;
-	uint32_t poll_path; /* reads of this ticket.path hold no write back, see hold.c; 0: none */
+	uint32_t poll_path; /* reads of this ticket.path hold no write back, see dispatch.c; 0: none
+			     */
 	uint64_t queued_bytes;
 	uint32_t high_run;     /* high ones served since a normal one last could have been */
 	uint32_t poll_until_s; /* for poll_path, in seconds of the clock */

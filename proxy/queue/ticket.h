@@ -59,7 +59,7 @@ struct ticket {
 	bool unready;    /* takes its turn in the order, but no place before queue_ready */
 	bool bounded;   /* unready, and the bounds of those that wait hold at queue_ready as well */
 	bool hears_end; /* set before queue_detach: gets ENDING, too, and not only ABORTED */
-	uint32_t path;  /* a hash of what a safe one reads, see hold.c; 0: not known */
+	uint32_t path;  /* a hash of what a safe one reads, see dispatch.c; 0: not known */
 	/* Its place is right behind this one of the same session, which is in flight or waits:
 	 * ahead of all others that wait in its lane, and beyond all bounds, as it was in the queue
 	 * before. NULL: behind all. Read by queue_enter only. */
@@ -87,7 +87,7 @@ struct ticket {
 	uint64_t depth_bytes;                   /* the same */
 	uint32_t read_hold_ms;                  /* from the policy */
 	uint64_t turn_ns;                       /* when the order let it go */
-	_Atomic bool answered, holds;           /* see hold.c */
+	_Atomic bool answered, holds;           /* see dispatch.c */
 	uint8_t state;                          /* enum ticket_state */
 	uint8_t order;                          /* enum ticket_order */
 	bool posted;                            /* its message is under way */
