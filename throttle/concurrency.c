@@ -9,7 +9,7 @@
  * caller's throttle from the next one's in the same place.
  *
  * A caller who got a throttle while the bucket's overflow was in use may have some of that in
- * flight: `shared` says that the overflow counts as well (charge.c), until it is seen empty.
+ * flight: `shared` says that the overflow counts as well (take.c), until it is seen empty.
  */
 #include "throttle/concurrency.h"
 

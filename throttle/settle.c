@@ -6,7 +6,7 @@
  * where limits were changed so that it counts otherwise than it did then, what was charged before
  * stays charged: that part of the count can't be determined any more.
  */
-#include "throttle/charge.h"
+#include "throttle/take.h"
 
 #include <string.h>
 
