@@ -1,7 +1,7 @@
 #!/bin/sh
 # No room includes one above it, and rooms on one floor not each other, but http and net may know
 # the configuration: throttle | base < loop, conf < http, net < gate, queue, stats, spool, store < body, worker
-# < upstream < site < listen, ownership, record < exchange < tunnel < http1, websocket, gateway, channels, fleet, semaphore < daemon < admin, cli. TAP.
+# < upstream < site < listen, ownership, record < exchange < tunnel < http1, fleet, semaphore, frames < channels < websocket < gateway < daemon < admin, cli. TAP.
 cd "${top_srcdir:-.}" || exit 1
 count=0 failed=0 checked=
 
@@ -67,10 +67,11 @@ check proxy/net base loop conf net
 	for protocol in http1 http2 fleet semaphore; do
 		check "proxy/$protocol" $below_worker body worker $below "$protocol"
 	done
-	for protocol in websocket gateway channels; do
-		check "proxy/$protocol" $below_worker body worker $below websocket gateway channels
+	for protocol in frames channels websocket gateway; do
+		check "proxy/$protocol" $below_worker body worker $below "$protocol"
+		below="$below $protocol"
 	done
-	below="$below http1 http2 websocket gateway channels fleet semaphore daemon"
+	below="$below http1 http2 fleet semaphore daemon"
 	check proxy/daemon $below_worker body worker $below
 	check proxy/admin $below_worker body worker $below admin
 	check proxy/cli $below_worker body worker $below admin cli
@@ -136,7 +137,7 @@ only "openssl/(bio|err|pem|ssl|types|x509)" proxy/net
 only "openssl/(crypto|evp|hmac|rand|sha)" proxy/base
 only ini.h proxy/conf
 only microhttpd.h proxy/admin
-only wslay/ proxy/websocket
+only wslay/ proxy/frames
 only hiredis/ proxy/store
 only amqp proxy/semaphore
 only rabbitmq-c/ proxy/semaphore

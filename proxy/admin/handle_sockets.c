@@ -11,7 +11,7 @@
 #include "base/base64.h"
 #include "conf/value.h"
 #include "daemon/daemon.h"
-#include "websocket/messages.h"
+#include "frames/messages.h"
 
 #define LIST_DEFAULT    100
 #define LIST_MAX        1000

@@ -8,8 +8,8 @@
 #include "admin/publish_http.h"
 #include "base/base64.h"
 #include "channels/grip_control.h"
-#include "websocket/messages.h"
-#include "websocket/utf8.h"
+#include "frames/messages.h"
+#include "frames/utf8.h"
 
 /* A close frame's reason. */
 #define REASON_BYTES (FRAME_CONTROL_BYTES - 2)

@@ -31,13 +31,21 @@ struct subscription {
 	unsigned filters; /* see grip_filter.h; 0: none */
 };
 
-/* Embedded in a socket, or a held response. All zero: subscribed to nothing. One with many
- * subscriptions has a table of them, by their parts. */
+struct delivery;
+
+/* Takes what is published: a socket (websocket/grip.h) or a held response (grip_hold.h). Returns
+ * whether it was queued or written. May end the subscriber. */
+struct subscriber_calls {
+	bool (*deliver)(const struct subscription *subscription, const struct delivery *delivery);
+};
+
+/* Embedded in a socket, or a held response; its owner sets `calls`. Else all zero: subscribed to
+ * nothing. One with many subscriptions has a table of them, by their parts. */
 struct subscriber {
+	const struct subscriber_calls *calls;
 	struct subscription *first; /* the newest */
 	struct subscription **buckets;
 	uint32_t count, mask;
-	bool is_held; /* it is a held response's (grip_hold.h), not a socket's */
 };
 
 /* A worker's hold on the channels. Its calls are the worker's thread's. */

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/slice.h"
-#include "websocket/frames.h"
+#include "frames/frames.h"
 
 /* A channel's name has at most so many bytes, and at least one. */
 #define GRIP_CHANNEL_BYTES 1024

@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "base/container.h"
 #include "base/list.h"
+#include "base/random.h"
 #include "conf/conf.h"
 #include "conf/value.h"
 #include "exchange/collect.h"
@@ -17,8 +18,9 @@
 #include "site/site.h"
 #include "channels/channels.h"
 #include "channels/grip_control.h"
-#include "websocket/shared_frame.h"
-#include "websocket/sockets.h"
+#include "frames/shared_frame.h"
+#include "channels/channels_part.h"
+#include "channels/publish.h"
 #include "worker/worker_clock.h"
 
 /* Pushpin's. */
@@ -222,10 +224,9 @@ bool grip_holds(struct exchange *x)
 		hold->keep_alive = hold->text;
 		hold->channels = hold->text + room;
 		hold->head = hold->text + 2 * room;
-		hold->subscriber.is_held = true;
 		deadline_init(&hold->deadline, worker->loop.base, NULL);
 		x->tunnel.hold = hold;
-		CHAIN_PUSH(websockets_of(worker)->holds, hold, prev, next);
+		CHAIN_PUSH(channels_of(worker)->holds, hold, prev, next);
 		why = fill(hold, x->response, room);
 		if (!why && !exchange_has_request(x))
 			why = "Grip-Hold before the request's end";
@@ -241,7 +242,7 @@ bool grip_holds(struct exchange *x)
 
 static struct channel_view *view_of(const struct grip_hold *hold)
 {
-	return websockets_of(hold->exchange->worker)->channels;
+	return channels_of(hold->exchange->worker)->view;
 }
 
 static void end_head(struct grip_hold *hold, bool has_length, uint64_t length)
@@ -318,9 +319,12 @@ static void set_deadline(struct grip_hold *hold, uint64_t at_ms)
 	deadline_set(&hold->deadline, at_ms, worker_now_ms(hold->exchange->worker));
 }
 
-bool grip_hold_deliver(struct subscriber *subscriber, const struct grip_http *http)
+/* False: the publication has nothing for a response held in this way. May end it. */
+static bool deliver(const struct subscription *subscription, const struct delivery *delivery)
 {
-	struct grip_hold *hold = CONTAINER_OF(subscriber, struct grip_hold, subscriber);
+	struct grip_hold *hold =
+		CONTAINER_OF(subscription->subscriber, struct grip_hold, subscriber);
+	const struct grip_http *http = &delivery->http;
 	struct exchange *x = hold->exchange;
 
 	if (!hold->is_stream) {
@@ -356,6 +360,8 @@ static void on_deadline(struct deadline *deadline)
 
 /* ---- its life -------------------------------------------------------------------------------- */
 
+static const struct subscriber_calls held_calls = {.deliver = deliver};
+
 static const char *subscribe(struct grip_hold *hold)
 {
 	const struct exchange *x = hold->exchange;
@@ -365,6 +371,7 @@ static const char *subscribe(struct grip_hold *hold)
 		.subscriptions = x->route->websocket.channels,
 	};
 
+	hold->subscriber.calls = &held_calls;
 	while (slice_next_element(&rest, &element)) {
 		struct slice channel = split(&element);
 		while (next_parameter(&element, &name, &value))
@@ -383,8 +390,8 @@ static void drain_soon(struct grip_hold *hold)
 {
 	struct worker *worker = hold->exchange->worker;
 	uint64_t half_ms = site_part(worker)->use->site->conf->shutdown_timeout_ms / 2;
-	uint64_t at_ms = worker->drain_began_ms +
-			 websockets_random_below(websockets_of(worker), half_ms + 1);
+	uint64_t at_ms =
+		worker->drain_began_ms + random_below(&channels_of(worker)->random, half_ms + 1);
 
 	if (!hold->is_over && at_ms < hold->deadline.at_ms)
 		set_deadline(hold, at_ms);
@@ -421,7 +428,7 @@ void grip_held(struct exchange *x)
 
 void grip_holds_drain(struct worker *worker)
 {
-	for (struct grip_hold *hold = websockets_of(worker)->holds; hold; hold = hold->next)
+	for (struct grip_hold *hold = channels_of(worker)->holds; hold; hold = hold->next)
 		if (hold->deadline.passed)
 			drain_soon(hold);
 }
@@ -433,7 +440,7 @@ void grip_let_go(struct exchange *x)
 	channel_unsubscribe_all(view_of(hold), &hold->subscriber);
 	deadline_end(&hold->deadline);
 	shared_frame_release(hold->frame);
-	CHAIN_REMOVE(websockets_of(x->worker)->holds, hold, prev, next);
+	CHAIN_REMOVE(channels_of(x->worker)->holds, hold, prev, next);
 	x->tunnel.hold = NULL;
 	free(hold);
 }

@@ -14,24 +14,12 @@
 #include <stdbool.h>
 
 struct exchange;
-struct shared_frame;
-struct subscriber;
 struct worker;
-
-/* A publication, as held responses get it. */
-struct grip_http {
-	struct shared_frame *response; /* NULL: none */
-	struct shared_frame *stream;   /* NULL: none */
-	bool closes;                   /* streams end, behind `stream` */
-};
 
 /* The operations of exchange/switched.h. */
 bool grip_holds(struct exchange *exchange);
 void grip_held(struct exchange *exchange);
 void grip_let_go(struct exchange *exchange);
-
-/* To the held response that has this subscriber. May end it. False: it is of the other kind. */
-bool grip_hold_deliver(struct subscriber *subscriber, const struct grip_http *http);
 
 /* The worker drains: held responses end spread over half of shutdown_timeout. */
 void grip_holds_drain(struct worker *worker);

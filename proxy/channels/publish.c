@@ -7,10 +7,8 @@
 
 #include "base/container.h"
 #include "channels/channels.h"
-#include "channels/grip.h"
-#include "channels/grip_hold.h"
-#include "websocket/messages.h"
-#include "websocket/shared_frame.h"
+#include "frames/messages.h"
+#include "frames/shared_frame.h"
 #include "worker/worker.h"
 
 /* A publication's place in one line. */
@@ -300,16 +298,14 @@ void publish_line_refuse(struct publish_line *line)
 static void deliver(struct publish_line *line, const struct published *item,
 	const struct subscription *subscription)
 {
-	if (subscription->subscriber->is_held) {
-		if (grip_hold_deliver(subscription->subscriber, &item->http))
-			count_up(&line->deliveries);
-		return;
-	}
-	if (item->meta && subscription->filters != 0 && !grip_lets(subscription, &item->meta->meta))
-		return;
-	if (item->refreshes)
-		grip_refresh(subscription->subscriber);
-	else if (item->frame && grip_deliver(subscription->subscriber, item->frame))
+	const struct delivery delivery = {
+		.frame = item->frame,
+		.http = item->http,
+		.meta = item->meta ? &item->meta->meta : NULL,
+		.refreshes = item->refreshes,
+	};
+
+	if (subscription->subscriber->calls->deliver(subscription, &delivery))
 		count_up(&line->deliveries);
 }
 

@@ -23,9 +23,9 @@
 #include "worker/node.h"
 
 struct channels;
+struct shared_frame;
 struct publish_line;
 struct publishing;
-struct websockets;
 struct worker;
 
 /* Items and subscriptions that a worker goes through in a turn. */
@@ -52,6 +52,21 @@ struct publish_item {
 	struct slice stream;   /* content; NULL: none */
 	bool closes_stream;    /* behind that */
 	struct grip_meta meta;
+};
+
+/* The forms of a publication for held responses. */
+struct grip_http {
+	struct shared_frame *response; /* NULL: none */
+	struct shared_frame *stream;   /* NULL: none */
+	bool closes;                   /* streams end, behind `stream` */
+};
+
+/* A publication, as its subscribers get it; borrowed for the call. */
+struct delivery {
+	struct shared_frame *frame;   /* for sockets; NULL: none */
+	struct grip_http http;        /* for held responses */
+	const struct grip_meta *meta; /* NULL: none */
+	bool refreshes;               /* servers of sockets get a request without events */
 };
 
 enum publish_result {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/table.h"
-#include "websocket/messages.h"
+#include "frames/messages.h"
 
 #define WAIT_MAX_S   60 /* of the interface's timeout */
 #define COUNT(items) (sizeof(items) / sizeof((items)[0]))

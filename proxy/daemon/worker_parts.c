@@ -36,6 +36,8 @@
 #include "upstream/server.h"
 #include "upstream/server_pool.h"
 #include "websocket/part.h"
+#include "channels/channels_part.h"
+#include "gateway/gateway_part.h"
 
 #define SPARE_BLOCKS 64
 
@@ -358,7 +360,7 @@ const struct worker_part *const worker_parts[] = {&memory, &site_use_part, &answ
 #endif
 	&passages, &exchanges,
 #ifdef HAVE_WEBSOCKET
-	&websockets_part,
+	&channels_part, &websockets_part, &gateways_part,
 #endif
 #ifdef HAVE_REDIS
 	&fleet_part,

@@ -11,6 +11,7 @@
 #include "upstream/server.h"
 #include "upstream/server_connection.h"
 #include "websocket/close.h"
+#include "websocket/grip.h"
 #include "websocket/state.h"
 
 #define INTERIMS_A_TURN 16
@@ -56,14 +57,14 @@ static bool draw_id(char id[static GATEWAY_ID_BYTES])
 
 static void enlist(struct gateway *gateway)
 {
-	struct websockets *all = websockets_of(gateway->worker);
+	struct gateways *all = gateways_of(gateway->worker);
 
-	CHAIN_PUSH(all->gateways, gateway, prev, next);
+	CHAIN_PUSH(all->first, gateway, prev, next);
 }
 
 static void delist(struct gateway *gateway)
 {
-	CHAIN_REMOVE(websockets_of(gateway->worker)->gateways, gateway, prev, next);
+	CHAIN_REMOVE(gateways_of(gateway->worker)->first, gateway, prev, next);
 }
 
 /* The one that the client has connected to, perhaps at another node. */
@@ -300,7 +301,8 @@ static bool gives_up(const struct websocket *socket)
 {
 	const struct socket_closing *closing = &socket->closing;
 
-	return closing->hurries || (!closing->finishes && !socket->gateway->close_is_queued);
+	return closing->hurries ||
+	       (!closing->finishes && !gateway_of(socket->gateway)->close_is_queued);
 }
 
 /* The socket closes: behind the messages that wait its server is told; one that has closed, or
@@ -509,4 +511,131 @@ const struct client_calls gateway_client_calls = {
 	.retry = gateway_retry,
 	.part = gateway_part,
 	.refuse = gateway_refuse,
+};
+
+/* ---- what its socket calls ------------------------------------------------------------------- */
+
+static void run(struct websocket *socket)
+{
+	struct gateway *gateway = gateway_of(socket->gateway);
+
+	gateway_pass_on(gateway);
+	gateway_run(gateway);
+}
+
+static void begin_message(struct websocket *socket)
+{
+	gateway_begin_message(gateway_of(socket->gateway));
+}
+
+/* To the client, sluice is the server: it answers pings (RFC 6455 section 5.5.2). */
+static void take_control(struct websocket *socket, const struct message_event *event)
+{
+	if (event->kind == MESSAGE_PING && !socket->closing.client.told)
+		gateway_deliver(gateway_of(socket->gateway), SEND_HIGH, FRAME_PONG, event->payload);
+}
+
+/* Messages that the client sent before may still wait: the server is informed behind them. */
+static void client_closes(struct websocket *socket, struct slice payload)
+{
+	struct gateway *gateway = gateway_of(socket->gateway);
+
+	memcpy(gateway->close.text, payload.at, payload.len);
+	gateway->close.len = (uint8_t)payload.len;
+	gateway->close_is_queued = true;
+	socket->closing.server.due = true;
+}
+
+static bool takes_message(const struct websocket *socket)
+{
+	const struct gateway *gateway = gateway_of(socket->gateway);
+
+	return !gateway->passing.bytes &&
+	       gateway->waiting <= socket_conf(socket)->gateway.waiting &&
+	       gateway->waiting_bytes < socket_conf(socket)->gateway.waiting_bytes &&
+	       flow_bytes(socket->passage->down.flow) < SOCKET_AHEAD_BYTES;
+}
+
+static bool is_passing(const struct websocket *socket)
+{
+	return gateway_of(socket->gateway)->passing.bytes;
+}
+
+static uint64_t held_bytes(const struct websocket *socket)
+{
+	const struct gateway *gateway = gateway_of(socket->gateway);
+
+	return gateway->waiting_bytes + gateway->replay.bytes;
+}
+
+static uint64_t request_due_ms(const struct gateway *gateway)
+{
+	if (gateway->client.first || gateway->passing.bytes || gateway->keep_alive_ms == 0)
+		return UINT64_MAX;
+	return gateway->silent_ms + gateway->keep_alive_ms;
+}
+
+static uint64_t due_ms(const struct websocket *socket)
+{
+	uint64_t request_ms = request_due_ms(gateway_of(socket->gateway));
+	uint64_t message_ms = socket_keep_alive_ms(socket);
+
+	return request_ms < message_ms ? request_ms : message_ms;
+}
+
+static void run_due(struct websocket *socket)
+{
+	struct gateway *gateway = gateway_of(socket->gateway);
+	uint64_t now_ms = socket_now_ms(socket);
+
+	if (socket_keep_alive_ms(socket) <= now_ms)
+		socket_send_keep_alive(socket);
+	if (!socket_has_ended(socket) && request_due_ms(gateway) <= now_ms)
+		gateway_send_keep_alive(gateway);
+}
+
+static void abort_requests(struct websocket *socket, const char *why)
+{
+	gateway_abort(gateway_of(socket->gateway), why);
+}
+
+static void detach(struct websocket *socket)
+{
+	gateway_detach(gateway_of(socket->gateway));
+}
+
+static void ask_refresh(struct websocket *socket)
+{
+	gateway_of(socket->gateway)->grip.refreshes = true;
+	stream_wake(socket->passage->down.sink);
+}
+
+static void describe(const struct websocket *socket, struct socket_server_facts *facts)
+{
+	const struct gateway *gateway = gateway_of(socket->gateway);
+
+	*facts = (struct socket_server_facts){
+		.connection_id = {gateway->id, GATEWAY_ID_BYTES}, .meta = &gateway->meta};
+}
+
+static void leave(struct websocket *socket)
+{
+	gateway_leave(gateway_of(socket->gateway), NULL);
+}
+
+const struct socket_server gateway_server = {
+	.run = run,
+	.begin_message = begin_message,
+	.take_control = take_control,
+	.client_closes = client_closes,
+	.takes_message = takes_message,
+	.is_passing = is_passing,
+	.held_bytes = held_bytes,
+	.due_ms = due_ms,
+	.run_due = run_due,
+	.abort = abort_requests,
+	.detach = detach,
+	.refresh = ask_refresh,
+	.describe = describe,
+	.leave = leave,
 };

@@ -30,11 +30,12 @@
 #include "http/forwarded.h"
 #include "gateway/gateway_event.h"
 #include "gateway/gateway_replay.h"
-#include "websocket/frames.h"
+#include "frames/frames.h"
 #include "websocket/handshake.h"
-#include "gateway/meta.h"
+#include "channels/meta.h"
 #include "websocket/send_queue.h"
-#include "gateway/shared_listener.h"
+#include "websocket/shared_listener.h"
+#include "websocket/state.h"
 
 /* Bytes of the events that leave in one request; one of any size may leave alone. The other bounds
  * are the route's (struct conf_gateway). */
@@ -131,6 +132,19 @@ struct gateway {
 	struct gateway_interims interims;
 	struct gateway_close close;
 };
+
+/* The gateways of a worker. */
+struct gateways {
+	struct gateway *first;
+};
+
+static inline struct gateways *gateways_of(const struct worker *worker)
+{
+	return worker->memory[PART_GATEWAYS];
+}
+
+/* Its operations as the server's side of a socket. */
+extern const struct socket_server gateway_server;
 
 static inline struct gateway *gateway_of(struct client *client)
 {

@@ -17,7 +17,7 @@
 #include "record/account.h"
 #include "websocket/close.h"
 #include "gateway/gateway.h"
-#include "channels/grip.h"
+#include "websocket/grip.h"
 #include "websocket/send.h"
 #include "websocket/state.h"
 #include "websocket/write.h"
@@ -275,7 +275,7 @@ static void pass_close(struct websocket *socket, struct slice content)
 		reason = SLICE_NONE;
 	socket->closing.server.told = true;
 	socket->closing.server.due = false;
-	socket->gateway->server_is_done = true;
+	gateway_of(socket->gateway)->server_is_done = true;
 	socket_server_closes(socket, close_payload(code, reason, payload));
 }
 

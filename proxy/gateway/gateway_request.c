@@ -16,7 +16,7 @@
 #include "http/parser.h"
 #include "http/text_head.h"
 #include "gateway/gateway.h"
-#include "channels/grip.h"
+#include "channels/channels_part.h"
 
 static const struct slice media_type = SLICE("application/websocket-events");
 

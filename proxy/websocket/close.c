@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "record/account.h"
-#include "gateway/gateway.h"
 #include "websocket/send.h"
 #include "websocket/write.h"
 
@@ -133,17 +132,6 @@ void socket_refuse_with_session(struct websocket *socket)
 		socket_finish_with_session(socket);
 }
 
-/* Messages that the client sent before it wait still: the server learns of it behind them. */
-static void pass_close_later(struct websocket *socket, struct slice payload)
-{
-	struct gateway *gateway = socket->gateway;
-
-	memcpy(gateway->close.text, payload.at, payload.len);
-	gateway->close.len = (uint8_t)payload.len;
-	gateway->close_is_queued = true;
-	socket->closing.server.due = true;
-}
-
 void socket_client_closes(struct websocket *socket, struct slice payload)
 {
 	struct socket_closing *closing = &socket->closing;
@@ -152,15 +140,8 @@ void socket_client_closes(struct websocket *socket, struct slice payload)
 	closing->client.done = true;
 	if (!socket->gateway) /* else answers may be among them */
 		socket_clear_sends(socket);
-	if (closing->server.told || closing->server.due)
-		return;
-	if (socket->gateway) {
-		pass_close_later(socket, payload);
-		return;
-	}
-	closing->server.told = true;
-	if (!socket_write_server(socket, FRAME_CLOSE, 0, payload))
-		socket_abort(socket, "no memory");
+	if (!closing->server.told && !closing->server.due)
+		socket->server->client_closes(socket, payload);
 }
 
 /* Behind what waits for the client already. */

@@ -7,8 +7,7 @@
 #include "conf/value.h"
 #include "gate/identity.h"
 #include "http/forwarded.h"
-#include "gateway/gateway.h"
-#include "channels/grip.h"
+#include "websocket/grip.h"
 #include "websocket/view.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -164,8 +163,11 @@ static bool fits_max_idle(const struct socket_filter *filter, const struct webso
 
 static bool fits_connection(const struct socket_filter *filter, const struct websocket *socket)
 {
-	return socket->gateway && slice_equal(slice_of(filter->connection),
-					  (struct slice){socket->gateway->id, GATEWAY_ID_BYTES});
+	struct socket_server_facts facts;
+
+	socket->server->describe(socket, &facts);
+	return facts.connection_id.len > 0 &&
+	       slice_equal(slice_of(filter->connection), facts.connection_id);
 }
 
 static bool fits_channel(const struct socket_filter *filter, const struct websocket *socket)
@@ -176,11 +178,14 @@ static bool fits_channel(const struct socket_filter *filter, const struct websoc
 /* A value that was not set is empty. */
 static bool fits_meta(const struct socket_filter *filter, const struct websocket *socket)
 {
+	struct socket_server_facts facts;
+
+	socket->server->describe(socket, &facts);
 	for (unsigned i = 0; i < filter->meta_count; i++) {
 		const struct filter_meta *meta = &filter->meta[i];
 		struct slice value = SLICE_NONE;
-		if (socket->gateway)
-			value = meta_find(&socket->gateway->meta, slice_of(meta->name));
+		if (facts.meta)
+			value = meta_find(facts.meta, slice_of(meta->name));
 		if (!slice_equal(value, slice_of(meta->value)))
 			return false;
 	}

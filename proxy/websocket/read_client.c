@@ -2,11 +2,8 @@
 #include "websocket/read_client.h"
 
 #include "websocket/close.h"
-#include "gateway/gateway.h"
-#include "websocket/message.h"
 #include "websocket/times.h"
 #include "websocket/unfinished.h"
-#include "websocket/write.h"
 
 /* ---- control frames -------------------------------------------------------------------------- */
 
@@ -27,26 +24,11 @@ static bool count_control(struct websocket *socket)
 	return false;
 }
 
-/* With a gateway the server's side is sluice: it answers pings (RFC 6455 section 5.5.2). */
-static void answer_control(struct websocket *socket, const struct message_event *event)
-{
-	if (event->kind == MESSAGE_PING && !socket->closing.client.told)
-		gateway_deliver(socket->gateway, SEND_HIGH, FRAME_PONG, event->payload);
-}
-
 static void pass_control(struct websocket *socket, const struct message_event *event)
 {
 	if (!count_control(socket))
 		return;
-	if (socket->gateway) {
-		answer_control(socket, event);
-		return;
-	}
-	if (socket->closing.server.told)
-		return;
-	uint8_t opcode = event->kind == MESSAGE_PING ? FRAME_PING : FRAME_PONG;
-	if (!socket_write_server(socket, opcode, 0, event->payload))
-		socket_abort(socket, "no memory");
+	socket->server->take_control(socket, event);
 }
 
 static bool answers_our_ping(struct websocket *socket, struct slice payload)
@@ -79,10 +61,7 @@ static void take_data(struct websocket *socket, const struct message_event *even
 	if (!event->ends)
 		return;
 	socket->message_began_ms = 0;
-	if (socket->gateway)
-		gateway_begin_message(socket->gateway);
-	else
-		socket_begin_message(socket);
+	socket->server->begin_message(socket);
 }
 
 static void act_on(struct websocket *socket, const struct message_event *event)
@@ -198,14 +177,11 @@ static void read_frames(struct websocket *socket)
 
 void socket_read_client(struct websocket *socket)
 {
-	const struct gateway *gateway = socket->gateway;
-
 	read_frames(socket);
 	if (!socket_has_ended(socket) && socket->closing.discards)
 		discard(socket);
 	if (socket_has_ended(socket))
 		return;
-	if (socket->message.at || socket->gathered > 0 ||
-		(gateway && gateway->waiting_bytes + gateway->replay.bytes > 0))
+	if (socket->message.at || socket->gathered > 0 || socket->server->held_bytes(socket) > 0)
 		unfinished_rest(socket);
 }

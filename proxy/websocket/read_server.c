@@ -3,6 +3,8 @@
 
 #include "record/account.h"
 #include "websocket/close.h"
+#include "websocket/message.h"
+#include "websocket/grip.h"
 #include "websocket/send.h"
 #include "websocket/write.h"
 
@@ -75,7 +77,7 @@ static bool fetch(struct websocket *socket)
 	return false;
 }
 
-void socket_read_server(struct websocket *socket)
+static void read_server(struct websocket *socket)
 {
 	while (may_read(socket)) {
 		struct passage_way *down = &socket->passage->down;
@@ -98,3 +100,81 @@ void socket_read_server(struct websocket *socket)
 		act_on(socket, &event);
 	}
 }
+
+/* ---- what the client's side calls ------------------------------------------------------------ */
+
+static void take_control(struct websocket *socket, const struct message_event *event)
+{
+	uint8_t opcode = event->kind == MESSAGE_PING ? FRAME_PING : FRAME_PONG;
+
+	if (!socket->closing.server.told && !socket_write_server(socket, opcode, 0, event->payload))
+		socket_abort(socket, "no memory");
+}
+
+static void client_closes(struct websocket *socket, struct slice payload)
+{
+	socket->closing.server.told = true;
+	if (!socket_write_server(socket, FRAME_CLOSE, 0, payload))
+		socket_abort(socket, "no memory");
+}
+
+/* Does one more message wait for nothing but the write of those before it? */
+static bool takes_message(const struct websocket *socket)
+{
+	const struct exchange *last = socket->last;
+	const struct passage_way *up = &socket->passage->up;
+
+	return (!last || (last->state == EXCHANGE_FORWARDING && up->sink->writable)) &&
+	       flow_bytes(up->flow) < SOCKET_AHEAD_BYTES;
+}
+
+static bool is_passing(const struct websocket *socket)
+{
+	(void)socket;
+	return false;
+}
+
+static uint64_t held_bytes(const struct websocket *socket)
+{
+	(void)socket;
+	return 0;
+}
+
+static uint64_t due_ms(const struct websocket *socket)
+{
+	return socket_keep_alive_ms(socket);
+}
+
+static void abort_messages(struct websocket *socket, const char *why)
+{
+	(void)socket; /* close.c has ended them */
+	(void)why;
+}
+
+static void describe(const struct websocket *socket, struct socket_server_facts *facts)
+{
+	(void)socket;
+	*facts = (struct socket_server_facts){.meta = NULL};
+}
+
+static void has_no_requests(struct websocket *socket)
+{
+	(void)socket;
+}
+
+const struct socket_server socket_direct_server = {
+	.run = read_server,
+	.begin_message = socket_begin_message,
+	.take_control = take_control,
+	.client_closes = client_closes,
+	.takes_message = takes_message,
+	.is_passing = is_passing,
+	.held_bytes = held_bytes,
+	.due_ms = due_ms,
+	.run_due = socket_send_keep_alive,
+	.abort = abort_messages,
+	.detach = has_no_requests,
+	.refresh = has_no_requests,
+	.describe = describe,
+	.leave = socket_messages_gone,
+};

@@ -4,7 +4,7 @@
 
 #include "websocket/state.h"
 
-/* Reads what there is and passes it on. May end the socket. */
-void socket_read_server(struct websocket *socket);
+/* A server that speaks WebSocket. */
+extern const struct socket_server socket_direct_server;
 
 #endif

@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "websocket/shared_frame.h"
+#include "frames/shared_frame.h"
 
 enum send_lane { SEND_NORMAL, SEND_HIGH, SEND_LANES };
 

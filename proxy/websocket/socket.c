@@ -6,9 +6,7 @@
 #include "exchange/switched.h"
 #include "websocket/close.h"
 #include "websocket/flush.h"
-#include "gateway/gateway.h"
-#include "channels/grip.h"
-#include "channels/grip_hold.h"
+#include "websocket/grip.h"
 #include "websocket/handshake.h"
 #include "websocket/message.h"
 #include "websocket/read_client.h"
@@ -25,24 +23,11 @@ static void end_if_closed(struct websocket *socket)
 		passage_end(socket->passage, NULL);
 }
 
-static void run_server(struct websocket *socket)
-{
-	struct gateway *gateway = socket->gateway;
-
-	if (!gateway) {
-		socket_read_server(socket);
-		return;
-	}
-	gateway_pass_on(gateway);
-	gateway_run(gateway);
-}
-
 /* Nothing more of it reaches its server. */
 static void leave_server(struct websocket *socket)
 {
 	socket_session_over(socket);
-	if (socket->gateway)
-		gateway_abort(socket->gateway, "session over");
+	socket->server->abort(socket, "session over");
 }
 
 void socket_run(struct websocket *socket)
@@ -56,7 +41,7 @@ void socket_run(struct websocket *socket)
 	socket->busy = true;
 	do {
 		socket->again = false;
-		run_server(socket);
+		socket->server->run(socket);
 		if (!socket_has_ended(socket))
 			socket_read_client(socket);
 		if (!socket_has_ended(socket))
@@ -69,12 +54,12 @@ void socket_run(struct websocket *socket)
 
 /* ---- what an exchange calls ------------------------------------------------------------------ */
 
-static unsigned judge(struct exchange *x, const char **why)
+unsigned socket_judge(struct exchange *x, const char **why)
 {
 	return handshake_judge(&x->route->websocket, &x->request, x->memory.head, why);
 }
 
-static bool agree(struct exchange *x)
+bool socket_agree(struct exchange *x)
 {
 	bool deflates;
 
@@ -109,19 +94,16 @@ static struct websocket *socket_new(struct passage *passage)
 	return socket;
 }
 
-/* Behind the handshake. */
-static bool begin(const struct exchange *x, struct passage *passage)
+bool socket_begin(const struct exchange *x, struct passage *passage,
+	const struct socket_server *server, struct client *gateway)
 {
 	struct websocket *socket = socket_new(passage);
 
-	if (!socket) {
-		if (x->tunnel.gateway)
-			gateway_leave(x->tunnel.gateway, x);
+	if (!socket)
 		return false;
-	}
-	socket->gateway = x->tunnel.gateway;
-	if (socket->gateway)
-		socket->gateway->socket = socket;
+	socket->server = server;
+	socket->gateway = gateway;
+	socket->grip.subscriber.calls = &socket_subscriber_calls;
 	handshake_agreed(x->response, &x->request, &socket->from_client.deflates);
 	socket->from_server.deflates = socket->from_client.deflates;
 	socket->from_client.masked = true;
@@ -136,22 +118,22 @@ static bool begin(const struct exchange *x, struct passage *passage)
 	return true;
 }
 
-static void run(struct passage *passage)
+void socket_on_run(struct passage *passage)
 {
 	socket_run(passage->socket);
 }
 
-static void session_ends(struct passage *passage)
+void socket_on_session_ends(struct passage *passage)
 {
 	socket_finish_with_session(passage->socket);
 }
 
-static void session_is_over(struct passage *passage)
+void socket_on_session_over(struct passage *passage)
 {
 	leave_server(passage->socket);
 }
 
-static void timeout(struct passage *passage)
+void socket_on_timeout(struct passage *passage)
 {
 	struct websocket *socket = passage->socket;
 
@@ -164,18 +146,17 @@ static void free_socket(struct deferred_free *item)
 	free(CONTAINER_OF(item, struct websocket, deferred));
 }
 
-static void end(struct passage *passage)
+void socket_on_end(struct passage *passage)
 {
 	struct websocket *socket = passage->socket;
-	struct gateway *gateway = socket->gateway;
 
 	passage->socket = NULL;
 	passage->messages =
 		(struct passage_messages){true, socket->received.messages, socket->sent.messages};
 	passage->up.bytes = socket->received.bytes;
 	passage->down.bytes = socket->sent.bytes;
-	if (!gateway)
-		socket_messages_gone(socket);
+	if (!socket->gateway)
+		socket->server->leave(socket);
 	socket_end_sends(socket);
 	socket_end_grip(socket);
 	passage_count(passage, STATS_SOCKETS_CLOSED, 1);
@@ -187,18 +168,12 @@ static void end(struct passage *passage)
 	shared_listener_release(&socket->all->listeners, socket->hop);
 	websockets_remove(socket->all, socket);
 	atomic_fetch_sub_explicit(&socket->worker->node->sockets, 1, memory_order_relaxed);
-	if (gateway)
-		gateway_leave(gateway, NULL);
+	if (socket->gateway)
+		socket->server->leave(socket);
 	loop_free_later(&socket->worker->loop, &socket->deferred, free_socket);
 }
 
-/* The handshake of a gateway's ends, and no socket came of it. */
-static void close_handshake(struct exchange *x)
-{
-	gateway_leave(x->tunnel.gateway, x);
-}
-
-static void each_message(const struct worker *worker,
+void socket_each_message(const struct worker *worker,
 	void (*visit)(const struct exchange *message, const struct passage *passage))
 {
 	for (const struct websocket *socket = websockets_of(worker)->first; socket;
@@ -207,45 +182,3 @@ static void each_message(const struct worker *worker,
 			visit(x, socket->passage);
 	}
 }
-
-static void each_request(const struct worker *worker, void (*visit)(const struct exchange *message))
-{
-	for (const struct gateway *gateway = websockets_of(worker)->gateways; gateway;
-		gateway = gateway->next) {
-		for (const struct exchange *x = gateway->client.first; x; x = x->next)
-			visit(x);
-	}
-}
-
-static void answered(struct exchange *x)
-{
-	if (x->kind == EXCHANGE_GATEWAY_HANDSHAKE)
-		gateway_opened(x);
-	else
-		gateway_take_answer(x);
-}
-
-const struct switched_calls websocket_calls = {
-	.judge = judge,
-	.agree = agree,
-	.leave = close_handshake,
-	.screen = gateway_screen,
-	.open = gateway_open,
-	.collects = gateway_collects,
-	.answered = answered,
-	.holds = grip_holds,
-	.held = grip_held,
-	.let_go = grip_let_go,
-	.signature = grip_signature,
-};
-
-const struct passage_calls websocket_passage_calls = {
-	.begin = begin,
-	.run = run,
-	.timeout = timeout,
-	.session_ends = session_ends,
-	.session_is_over = session_is_over,
-	.end = end,
-	.each_message = each_message,
-	.each_request = each_request,
-};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/container.h"
+#include "base/random.h"
 #include "websocket/send_queue.h"
 #include "websocket/state.h"
 
@@ -32,7 +33,6 @@ void websockets_free(struct websockets *all)
 	if (!all)
 		return;
 	frame_pool_clear(&all->frames);
-	free(all->signature.text);
 	hash_table_end(&all->by_id);
 	free(all);
 }
@@ -132,10 +132,5 @@ struct websocket *websockets_find(struct websockets *all, uint64_t id)
 
 uint64_t websockets_random_below(struct websockets *all, uint64_t bound)
 {
-	/* SplitMix64 (Steele, Lea, Flood 2014). */
-	uint64_t z = all->random += UINT64_C(0x9E3779B97F4A7C15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	return (z ^ (z >> 31)) % bound;
+	return random_below(&all->random, bound);
 }

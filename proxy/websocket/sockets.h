@@ -7,14 +7,10 @@
 
 #include "base/hash_table.h"
 #include "loop/message.h"
-#include "websocket/frames.h"
+#include "frames/frames.h"
 #include "websocket/walk.h"
 #include "worker/worker.h"
 
-struct channel_view;
-struct gateway;
-struct grip_hold;
-struct publish_line;
 struct send_report;
 struct shared_listener;
 struct websocket;
@@ -25,29 +21,17 @@ struct socket_walks {
 	bool is_posted;
 };
 
-/* The last signature of grip_signature. */
-struct grip_signature {
-	char *text; /* malloc'ed; NULL: none yet */
-	size_t bytes;
-	uint64_t made_s;
-};
-
 struct websockets {
 	struct frame_pool frames;
-	struct websocket *first; /* the youngest */
-	struct hash_table by_id; /* ids are given one after the other */
-	struct gateway *gateways;
-	struct grip_hold *holds;           /* responses that are held */
-	struct shared_listener *listeners; /* of the gateways */
+	struct websocket *first;           /* the youngest */
+	struct hash_table by_id;           /* ids are given one after the other */
+	struct shared_listener *listeners; /* of gateways and handshakes at other nodes */
 	uint64_t count;
 	uint64_t begun; /* so far: names them */
 	struct socket_walks walks;
-	struct socket_walk drain;      /* of the worker */
-	uint64_t random;               /* for times that are to differ; nobody's secret */
-	struct publish_line *line;     /* of the worker */
-	struct channel_view *channels; /* of that */
-	struct grip_signature signature;
-	bool is_handed_over; /* another process serves, and this one ends with its sockets */
+	struct socket_walk drain; /* of the worker */
+	uint64_t random;          /* for times that are to differ; nobody's secret */
+	bool is_handed_over;      /* another process serves, and this one ends with its sockets */
 };
 
 static inline struct websockets *websockets_of(const struct worker *worker)

@@ -1,7 +1,5 @@
 #include "websocket/state.h"
 
-#include "gateway/gateway.h"
-
 bool socket_may_work(struct websocket *socket, unsigned *work)
 {
 	uint64_t now_ns = worker_now_ns(socket->worker);
@@ -45,12 +43,12 @@ void socket_took(struct websocket *socket, struct buffer *in, size_t bytes)
 
 struct exchange *socket_first_message(const struct websocket *socket)
 {
-	return socket->gateway ? socket->gateway->client.first : socket->client.first;
+	return socket->gateway ? socket->gateway->first : socket->client.first;
 }
 
 bool socket_is_passing(const struct websocket *socket)
 {
-	return socket->gateway && socket->gateway->passing.bytes;
+	return socket->server->is_passing(socket);
 }
 
 bool socket_has_messages(const struct websocket *socket)
@@ -61,22 +59,8 @@ bool socket_has_messages(const struct websocket *socket)
 	return false;
 }
 
-/* Does a message more wait for nothing but the write of those before it? */
-static bool takes_message(const struct websocket *socket)
-{
-	return !socket->last ||
-	       (socket->last->state == EXCHANGE_FORWARDING && socket->passage->up.sink->writable);
-}
-
 bool socket_reads_client(const struct websocket *socket)
 {
-	if (socket_has_ended(socket) || socket->closing.client.done || socket->closing.discards)
-		return false;
-	const struct gateway *gateway = socket->gateway;
-	if (gateway)
-		return !gateway->passing.bytes &&
-		       gateway->waiting <= socket_conf(socket)->gateway.waiting &&
-		       gateway->waiting_bytes < socket_conf(socket)->gateway.waiting_bytes &&
-		       flow_bytes(socket->passage->down.flow) < SOCKET_AHEAD_BYTES;
-	return takes_message(socket) && flow_bytes(socket->passage->up.flow) < SOCKET_AHEAD_BYTES;
+	return !socket_has_ended(socket) && !socket->closing.client.done &&
+	       !socket->closing.discards && socket->server->takes_message(socket);
 }

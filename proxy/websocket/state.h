@@ -23,7 +23,8 @@
  *   close.c, write.c    close frames; frames out          send.c     what others send to the client
  *   state.c, sockets.c  below all of them
  *
- * Where the server speaks HTTP, gateway.h is in the server's place.
+ * Where the server speaks HTTP, a gateway (gateway/gateway.h) is in the server's place: both
+ * implement struct socket_server.
  */
 #ifndef WEBSOCKET_STATE_H
 #define WEBSOCKET_STATE_H
@@ -34,9 +35,9 @@
 #include "exchange/kept_request.h"
 #include "tunnel/passage.h"
 #include "channels/channels.h"
-#include "websocket/messages.h"
-#include "gateway/meta.h"
-#include "gateway/shared_listener.h"
+#include "frames/messages.h"
+#include "channels/meta.h"
+#include "websocket/shared_listener.h"
 #include "websocket/sockets.h"
 
 /* Events and reads of each of a socket's sides in one turn, before it is the others'. So many bytes
@@ -125,10 +126,51 @@ struct socket_grip {
 	bool is_detached;                   /* it wants nothing more of the client */
 };
 
+struct message_event;
+struct websocket;
+
+/* What a gateway knows of its socket, for operators. */
+struct socket_server_facts {
+	struct slice connection_id; /* empty: the server speaks WebSocket */
+	const struct meta *meta;    /* NULL: the same */
+};
+
+/* The server's side of a socket: a server that speaks WebSocket (read_server.c), or a gateway. */
+struct socket_server {
+	/* Passes on what the server has sent. May end the socket. */
+	void (*run)(struct websocket *socket);
+	/* The client's message is gathered in `message`. May end the socket. */
+	void (*begin_message)(struct websocket *socket);
+	/* The client has sent a ping, or a pong that answers none of ours. */
+	void (*take_control)(struct websocket *socket, const struct message_event *event);
+	/* The client has sent a close frame with this payload; the server is not informed yet. */
+	void (*client_closes)(struct websocket *socket, struct slice payload);
+	/* Takes it one message more of the client now? */
+	bool (*takes_message)(const struct websocket *socket);
+	/* Are events of its last reply still to be passed on, in the next turns? */
+	bool (*is_passing)(const struct websocket *socket);
+	/* Bytes of messages that wait there or are on their way. */
+	uint64_t (*held_bytes)(const struct websocket *socket);
+	/* When it has to be run again though nothing happens; UINT64_MAX: never. */
+	uint64_t (*due_ms)(const struct websocket *socket);
+	void (*run_due)(struct websocket *socket);
+	/* Nothing more of the socket may reach the server: what is under way is ended. */
+	void (*abort)(struct websocket *socket, const char *why);
+	/* The server wants nothing more of the client. */
+	void (*detach)(struct websocket *socket);
+	/* A publication asks for a request without events. */
+	void (*refresh)(struct websocket *socket);
+	void (*describe)(const struct websocket *socket, struct socket_server_facts *facts);
+	/* The socket ends. */
+	void (*leave)(struct websocket *socket);
+};
+
 struct websocket {
-	struct client client;    /* of its messages; `first` is the oldest under way */
-	struct exchange *last;   /* the youngest of them; NULL: none */
-	struct gateway *gateway; /* its server's side, if that speaks HTTP; else NULL */
+	struct client client;  /* of its messages; `first` is the oldest under way */
+	struct exchange *last; /* the youngest of them; NULL: none */
+	const struct socket_server *server;
+	struct client
+		*gateway; /* the client of its requests, if the server speaks HTTP; else NULL */
 	struct passage *passage; /* NULL: it has ended */
 	struct worker *worker;
 	struct websockets *all;

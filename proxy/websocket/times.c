@@ -23,9 +23,7 @@
 
 #include "listen/listener.h"
 #include "websocket/close.h"
-#include "gateway/gateway.h"
 #include "websocket/send.h"
-#include "channels/grip.h"
 
 #define NEVER_MS UINT64_MAX
 
@@ -39,9 +37,8 @@ enum time_kind {
 	TIME_MESSAGE,
 	TIME_SERVED,
 	TIME_TAKEN,
-	TIME_GRIP,
+	TIME_SERVER,
 	TIME_IDLE,
-	TIME_KEEP_ALIVE,
 	TIME_END,
 	TIME_KINDS,
 };
@@ -164,8 +161,7 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 {
 	const struct conf_websocket *conf = socket_conf(socket);
 	const struct exchange *message = socket_first_message(socket);
-	const struct gateway *gateway = socket->gateway;
-	bool is_served = !gateway && message && message->state == EXCHANGE_FORWARDING;
+	bool is_served = !socket->gateway && message && message->state == EXCHANGE_FORWARDING;
 
 	for (unsigned i = 0; i < TIME_KINDS; i++)
 		at_ms[i] = NEVER_MS;
@@ -184,9 +180,7 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 	}
 	if (!message)
 		at_ms[TIME_IDLE] = after(socket->active_ms, conf->idle_timeout_ms);
-	if (!message && gateway && !socket_is_passing(socket))
-		at_ms[TIME_KEEP_ALIVE] = after(gateway->silent_ms, gateway->keep_alive_ms);
-	at_ms[TIME_GRIP] = socket_keep_alive_ms(socket);
+	at_ms[TIME_SERVER] = socket->server->due_ms(socket);
 	at_ms[TIME_END] = socket->ends_ms;
 	if (!socket_reads_client(socket))
 		return;
@@ -238,16 +232,13 @@ static void pass(struct websocket *socket, enum time_kind kind)
 	case TIME_TAKEN:
 		socket_abort(socket, "send timeout");
 		break;
-	case TIME_GRIP:
-		socket_send_keep_alive(socket);
+	case TIME_SERVER:
+		socket->server->run_due(socket);
 		break;
 	case TIME_IDLE:
 		/* What others have sent may wait for a slow reader. */
 		socket_close_behind(
 			socket, CLOSE_GOING_AWAY, SLICE("idle"), CLOSE_GOING_AWAY, "idle");
-		break;
-	case TIME_KEEP_ALIVE:
-		gateway_send_keep_alive(socket->gateway);
 		break;
 	case TIME_END:
 		if (socket->closing.begun)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "websocket/close.h"
-#include "gateway/gateway.h"
 
 /* What a short one holds where it rests is a multiple of this. */
 #define REST_BYTES 1024
@@ -47,9 +46,7 @@ void unfinished_clear(struct websocket *socket)
 /* All that it holds, with so many bytes for the message that is gathered, or waits for its turn. */
 static uint64_t held(const struct websocket *socket, size_t message_bytes)
 {
-	const struct gateway *gateway = socket->gateway;
-
-	return message_bytes + (gateway ? gateway->waiting_bytes + gateway->replay.bytes : 0);
+	return message_bytes + socket->server->held_bytes(socket);
 }
 
 static void give_up(struct websocket *socket)

@@ -64,6 +64,8 @@ void socket_view_clear(struct socket_view *view)
 
 void socket_view(const struct websocket *socket, struct socket_view *view)
 {
+	struct socket_server_facts facts;
+
 	*view = (struct socket_view){
 		.id = socket->id,
 		.caller = socket_caller(socket),
@@ -81,8 +83,9 @@ void socket_view(const struct websocket *socket, struct socket_view *view)
 	snprintf(view->route, sizeof(view->route), "%s", socket->passage->account.route->name);
 	socket_session(socket, view->session);
 	memcpy(view->address, socket_address(socket), sizeof(view->address));
-	if (!socket->gateway)
-		return;
-	memcpy(view->connection, socket->gateway->id, GATEWAY_ID_BYTES);
-	copy_meta(&socket->gateway->meta, &view->meta);
+	socket->server->describe(socket, &facts);
+	snprintf(view->connection, sizeof(view->connection), "%.*s", (int)facts.connection_id.len,
+		facts.connection_id.len > 0 ? facts.connection_id.at : "");
+	if (facts.meta)
+		copy_meta(facts.meta, &view->meta);
 }

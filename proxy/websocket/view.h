@@ -4,11 +4,11 @@
 
 #include <stdint.h>
 
-#include "gateway/gateway.h"
-#include "gateway/meta.h"
+#include "channels/meta.h"
 #include "websocket/state.h"
 
 #define VIEW_NAME_BYTES 256
+#define VIEW_ID_BYTES   36 /* of a Connection-Id */
 
 struct socket_view {
 	uint64_t id;
@@ -20,9 +20,9 @@ struct socket_view {
 	uint64_t age_ms, idle_ms;
 	struct socket_traffic received, sent;
 	uint64_t queued, queued_bytes;
-	uint64_t refused, delayed;             /* of the messages received */
-	char connection[GATEWAY_ID_BYTES + 1]; /* of a gateway's: its Connection-Id; "": none */
-	struct meta meta; /* the same: copies, as many as there is memory for */
+	uint64_t refused, delayed;          /* of the messages received */
+	char connection[VIEW_ID_BYTES + 1]; /* of a gateway's: its Connection-Id; "": none */
+	struct meta meta;                   /* the same: copies, as many as there is memory for */
 };
 
 /* socket_view_clear is due. On the thread of the socket's worker. */

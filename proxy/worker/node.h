@@ -41,7 +41,7 @@ struct node_spare {
 	_Atomic uint64_t next_line_ms; /* when the log may report it again */
 };
 
-/* Memory of what waits to be sent to the clients of WebSockets (websocket/shared_frame.h), a frame
+/* Memory of what waits to be sent to the clients of WebSockets (frames/shared_frame.h), a frame
  * that waits on several counted once. */
 struct node_sends {
 	_Atomic uint64_t bytes, most; /* most: socket_queue_total_bytes, 0: no bound */

@@ -55,7 +55,7 @@ enum worker_command {
 #define WORKER_REQUEST_ID_BYTES 28
 
 /* Parts that have something to do at a turn's end. */
-#define WORKER_TURN_ENDS 4
+#define WORKER_TURN_ENDS 6
 
 /* The part of a worker that other threads write and read. */
 struct worker_inbox {
@@ -90,7 +90,9 @@ enum worker_memory {
 	PART_TUNNEL,     /* tunnel/passage.h */
 	PART_HTTP1,      /* http1/downstream.h */
 	PART_HTTP2,      /* http2/h2_connection.h */
+	PART_CHANNELS,   /* channels/channels_part.h */
 	PART_WEBSOCKETS, /* websocket/sockets.h */
+	PART_GATEWAYS,   /* gateway/gateway.h */
 	PART_FLEET,      /* fleet/question.h */
 	WORKER_PARTS,
 };

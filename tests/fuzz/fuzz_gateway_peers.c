@@ -239,7 +239,7 @@ static void answer_in_part(struct fuzz *f)
 /* The next deadline passes, its message's or its own. */
 static void pass(void)
 {
-	struct gateway *gateway = websockets_of(stage->worker)->gateways;
+	struct gateway *gateway = gateways_of(stage->worker)->first;
 	struct websocket *socket = socket_now();
 	struct deadline *deadline = socket ? &socket->passage->wait.deadline : NULL;
 	struct exchange *message = gateway ? gateway->client.first : NULL;
@@ -421,7 +421,7 @@ static void run_to_the_end(struct fuzz *f)
 
 	if (socket_now())
 		socket_finish(socket_now(), CLOSE_NORMAL, SLICE("enough"), "enough");
-	for (unsigned i = 0; i < 60 && websockets_of(stage->worker)->gateways; i++) {
+	for (unsigned i = 0; i < 60 && gateways_of(stage->worker)->first; i++) {
 		turn(f);
 		struct request *request = request_asked(f);
 		if (request && request->answered == UNKNOWN) {
@@ -434,7 +434,7 @@ static void run_to_the_end(struct fuzz *f)
 		fuzz_take(&f->client, STAGE_ROOM);
 		pass();
 	}
-	MUST(!socket_now() && !websockets_of(stage->worker)->gateways);
+	MUST(!socket_now() && !gateways_of(stage->worker)->first);
 	while (http1_part(stage->worker)->downstreams)
 		downstream_close(http1_part(stage->worker)->downstreams, "the end");
 	turn(f);
@@ -475,7 +475,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&f, 0, sizeof(f));
 	f.input = (struct fuzz_input){data, data + size};
 	open_both(&f);
-	while (f.input.at < f.input.end && websockets_of(stage->worker)->gateways &&
+	while (f.input.at < f.input.end && gateways_of(stage->worker)->first &&
 		f.request_count < REQUESTS - 100)
 		step(&f);
 	run_to_the_end(&f);

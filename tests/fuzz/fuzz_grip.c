@@ -10,8 +10,8 @@
 #include "admin/publish_items.h"
 #include "admin/publish_token.h"
 #include "channels/grip_control.h"
-#include "websocket/messages.h"
-#include "websocket/utf8.h"
+#include "frames/messages.h"
+#include "frames/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
  */
 #include "fuzz_message.h"
 
-#include "websocket/messages.h"
+#include "frames/messages.h"
 
 #include "../unit/websocket/oracle.h"
 

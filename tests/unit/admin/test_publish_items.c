@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/suite.h"
-#include "websocket/frames.h"
+#include "frames/frames.h"
 
 static char why[512];
 

@@ -4,7 +4,8 @@
 
 #include "base/hs256.h"
 #include "websocket/filter.h"
-#include "channels/grip.h"
+#include "websocket/grip.h"
+#include "channels/channels_part.h"
 #include "channels/publish.h"
 #include "websocket/send.h"
 #include "tests/unit/suite.h"
@@ -397,13 +398,13 @@ static void the_signature(void **state)
 	assert_true(hs256_open(SLICE("the key"), signature, room, &header, &claims));
 	snprintf(expected, sizeof(expected),
 		"{\"iss\":\"a \\\"name\\\"\",\"exp\":%llu,\"request\":true}",
-		(unsigned long long)(o.socket->all->signature.made_s + 3600));
+		(unsigned long long)(channels_of(o.stage->worker)->signature.made_s + 3600));
 	assert_true(slice_equal(claims, slice_of(expected)));
 	memcpy(first, signature.at, signature.len);
 	assert_memory_equal(first, grip_signature(o.stage->worker).at, signature.len);
-	o.socket->all->signature.made_s -= 60; /* a minute ago */
+	channels_of(o.stage->worker)->signature.made_s -= 60; /* a minute ago */
 	o.stage->worker->wall.ns += 2 * CLOCK_NS_PER_S;
-	assert_int_equal(o.socket->all->signature.bytes, signature.len);
+	assert_int_equal(channels_of(o.stage->worker)->signature.bytes, signature.len);
 	signature = grip_signature(o.stage->worker);
 	assert_true(hs256_open(SLICE("the key"), signature, room, &header, &claims));
 	assert_memory_not_equal(first, signature.at, signature.len);

@@ -5,8 +5,10 @@
 #include "tests/unit/exchange/fakes/flight.h"
 #include "tests/unit/suite.h"
 #include "channels/channels.h"
-#include "websocket/shared_frame.h"
-#include "websocket/sockets.h"
+#include "frames/shared_frame.h"
+#include "channels/channels_part.h"
+#include "channels/publish.h"
+#include "frames/frames.h"
 
 static const struct stage_conf held = {
 	.route = "grip_hold = on", .upstream = "max_in_flight = 1\nidle_timeout = 9s"};
@@ -18,7 +20,7 @@ static const struct stage_conf held = {
 
 static uint64_t subscriptions(const struct stage *stage)
 {
-	return channels_subscriptions(websockets_of(stage->worker)->channels->channels);
+	return channels_subscriptions(channels_of(stage->worker)->view->channels);
 }
 
 static void expect_no_place(struct stage *stage)
@@ -34,14 +36,16 @@ static void expect_no_place(struct stage *stage)
 /* To whom is subscribed to c. */
 static void deliver(struct stage *stage, const struct grip_http *http)
 {
-	struct channel_view *view = websockets_of(stage->worker)->channels;
+	struct channel_view *view = channels_of(stage->worker)->view;
 	bool workers[2] = {false};
 	uint64_t count;
 	struct channel *channel = channel_hold(view->channels, SLICE("c"), &count, workers, 2);
 
 	assert_non_null(channel);
 	assert_int_equal(count, 1);
-	assert_true(grip_hold_deliver(channel_first(view, channel)->subscriber, http));
+	const struct subscription *first = channel_first(view, channel);
+	const struct delivery delivery = {.http = *http};
+	assert_true(first->subscriber->calls->deliver(first, &delivery));
 	channel_release(view->channels, channel);
 	stage_turn(stage);
 }

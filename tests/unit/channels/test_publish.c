@@ -1,5 +1,5 @@
 /* Publishing: each worker takes what has subscribers there, in the order of publication and a
- * bounded number of steps a turn. The sockets are only subscribers here: grip_deliver is the
+ * bounded number of steps a turn. The sockets are only subscribers here: deliver is the
  * test's. */
 #include "channels/publish.h"
 
@@ -13,9 +13,8 @@
 #include <cmocka.h>
 
 #include "channels/channels.h"
-#include "websocket/frames.h"
-#include "channels/grip.h"
-#include "websocket/shared_frame.h"
+#include "frames/frames.h"
+#include "frames/shared_frame.h"
 #include "worker/worker.h"
 #include "tests/unit/suite.h"
 
@@ -42,10 +41,14 @@ static struct channel_view *view_of(const struct listener *listener)
 	return publish_line_view(lines[listener->worker]);
 }
 
+static bool deliver(const struct subscription *subscription, const struct delivery *delivery);
+static const struct subscriber_calls listener_calls = {.deliver = deliver};
+
 static void listen_to(struct listener *listener, const char *name)
 {
 	static const struct channel_bounds bounds = {1 << 20, 10000};
 
+	listener->subscriber.calls = &listener_calls;
 	assert_int_equal(channel_subscribe(
 				 view_of(listener), &listener->subscriber, slice_of(name), &bounds),
 		CHANNEL_SUBSCRIBED);
@@ -56,13 +59,10 @@ static void leave(struct listener *listener)
 	channel_unsubscribe_all(view_of(listener), &listener->subscriber);
 }
 
-static bool is_fake; /* in this suite, not in others of the program */
-bool __real_grip_deliver(struct subscriber *subscriber, struct shared_frame *frame);
-bool __wrap_grip_deliver(struct subscriber *subscriber, struct shared_frame *frame);
-bool __wrap_grip_deliver(struct subscriber *subscriber, struct shared_frame *frame)
+static bool deliver(const struct subscription *subscription, const struct delivery *delivery)
 {
-	if (!is_fake)
-		return __real_grip_deliver(subscriber, frame);
+	struct shared_frame *frame = delivery->frame;
+	struct subscriber *subscriber = subscription->subscriber;
 	struct listener *listener = CONTAINER_OF(subscriber, struct listener, subscriber);
 	const char *payload = frame->at + frame->bytes - frame->payload_bytes;
 	size_t used = strlen(listener->text);
@@ -348,6 +348,5 @@ UNIT_SUITE(test_publish)
 		TEST(too_much_is_refused),
 		TEST(an_end_in_the_middle),
 	};
-	is_fake = true;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,14 +131,14 @@ static inline void end(void)
 		downstream_close(http1_part(o.stage->worker)->downstreams, "the end");
 	while (tunnel_part(o.stage->worker)->passages)
 		passage_end(tunnel_part(o.stage->worker)->passages, "the end");
-	while (websockets_of(o.stage->worker)->gateways)
-		gateway_abort(websockets_of(o.stage->worker)->gateways, "the end");
+	while (gateways_of(o.stage->worker)->first)
+		gateway_abort(gateways_of(o.stage->worker)->first, "the end");
 	opened_end(&o);
 }
 
 static inline bool gateway_is_left(void)
 {
-	return websockets_of(o.stage->worker)->gateways != NULL;
+	return gateways_of(o.stage->worker)->first != NULL;
 }
 
 static inline void say(const char *text)
@@ -149,7 +149,7 @@ static inline void say(const char *text)
 /* The deadline of the message that waits for its next try, from now. */
 static inline uint64_t wait_ms(void)
 {
-	const struct exchange *x = o.socket->gateway->client.first;
+	const struct exchange *x = gateway_of(o.socket->gateway)->client.first;
 
 	assert_non_null(x);
 	assert_int_equal(x->state, EXCHANGE_DELAYED);

@@ -138,7 +138,7 @@ static void few_wait(void **state)
 	for (unsigned i = 0; i < 3 * WAITING; i++)
 		say("x");
 	assert_string_equal(request_got(), "TEXT 1\r\nx\r\n");
-	assert_int_equal(o.socket->gateway->waiting, WAITING + 1);
+	assert_int_equal(gateway_of(o.socket->gateway)->waiting, WAITING + 1);
 	answer("");
 	opened_turn(&o);
 	assert_int_equal(strlen(request_got()), WAITING * strlen("TEXT 1\r\nx\r\n"));
@@ -159,8 +159,8 @@ static void a_large_one_waits_alone(void **state)
 		say(large);
 		opened_turn(&o);
 	}
-	assert_in_range(
-		o.socket->gateway->waiting_bytes, WAITING_BYTES, WAITING_BYTES + sizeof(large));
+	assert_in_range(gateway_of(o.socket->gateway)->waiting_bytes, WAITING_BYTES,
+		WAITING_BYTES + sizeof(large));
 	end();
 }
 
@@ -177,7 +177,7 @@ static void bounds_of_the_route(void **state)
 	for (unsigned i = 0; i < 20; i++)
 		say("x");
 	assert_string_equal(request_got(), "TEXT 1\r\nx\r\n");
-	assert_int_equal(o.socket->gateway->waiting, 6);
+	assert_int_equal(gateway_of(o.socket->gateway)->waiting, 6);
 	answer("");
 	opened_turn(&o);
 	assert_string_equal(request_got(), "TEXT 1\r\nx\r\nTEXT 1\r\nx\r\n");
@@ -216,7 +216,7 @@ static void fall_behind(void)
 		answer(events);
 		say("m");
 	}
-	assert_non_null(o.socket->gateway->client.first);
+	assert_non_null(gateway_of(o.socket->gateway)->client.first);
 }
 
 /* No room in the queues of all: as its own queue's, and no cut. */
@@ -295,7 +295,7 @@ static void an_open_one_keeps_no_answer(void **state)
 {
 	(void)state;
 	begin_with("X-More: 1\r\n", "OPEN\r\n");
-	const struct gateway *gateway = o.socket->gateway;
+	const struct gateway *gateway = gateway_of(o.socket->gateway);
 	assert_null(gateway->answer.at);
 	assert_true(gateway->head.len > 0);
 	say("x");

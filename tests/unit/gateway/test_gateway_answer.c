@@ -80,7 +80,7 @@ static void keep_alive_interval(void **state)
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		snprintf(fields, sizeof(fields), "Keep-Alive-Interval: %s\r\n", rows[i].value);
 		begin_with(fields, "OPEN\r\n");
-		assert_int_equal(o.socket->gateway->keep_alive_ms, rows[i].ms);
+		assert_int_equal(gateway_of(o.socket->gateway)->keep_alive_ms, rows[i].ms);
 		end();
 	}
 }

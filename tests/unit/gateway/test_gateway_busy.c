@@ -33,7 +33,7 @@ static void other_leaves(unsigned i)
 
 static struct gateway *the_gateway(void)
 {
-	return websockets_of(o.stage->worker)->gateways;
+	return gateways_of(o.stage->worker)->first;
 }
 
 static struct deadline *deadline_of_first(void)
@@ -276,7 +276,7 @@ static void one_too_many_that_waits_is_given_up(void **state)
 	atomic_store(&o.stage->daemon.node.unfinished.most, 10);
 	say(text);
 	assert_int_equal(atomic_load(&o.stage->daemon.node.unfinished.bytes), 5);
-	assert_int_equal(o.socket->gateway->waiting, 1);
+	assert_int_equal(gateway_of(o.socket->gateway)->waiting, 1);
 	assert_has(opened_to_client(&o), "close(1013 too many unfinished messages) ");
 	end();
 }

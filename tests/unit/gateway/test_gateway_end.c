@@ -50,7 +50,7 @@ static void gone_while_it_is_tried_again(void **state)
 	memory_peer_reset(o.c.wire);
 	opened_turn(&o);
 	assert_true(gateway_is_left()); /* DISCONNECT is tried, too */
-	struct gateway *gateway = websockets_of(o.stage->worker)->gateways;
+	struct gateway *gateway = gateways_of(o.stage->worker)->first;
 	o.stage->connect_error = 0;
 	stage_pass(o.stage, &gateway->client.first->turn.deadline);
 	assert_string_equal(request_got(), "DISCONNECT\r\n");

@@ -11,7 +11,7 @@
 
 #include "http/text_head.h"
 #include "websocket/handshake.h"
-#include "gateway/meta.h"
+#include "channels/meta.h"
 #include "gateway/retry.h"
 #include "tests/unit/suite.h"
 

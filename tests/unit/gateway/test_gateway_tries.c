@@ -4,7 +4,7 @@
 
 static void pass(void)
 {
-	stage_pass(o.stage, &o.socket->gateway->client.first->turn.deadline);
+	stage_pass(o.stage, &gateway_of(o.socket->gateway)->client.first->turn.deadline);
 }
 
 static void three_tries(void **state)
@@ -58,7 +58,7 @@ static void charged_when_it_is_sent_again(void **state)
 	assert_string_equal(request_got(), "TEXT 5\r\nfirst\r\n");
 	o.stage->connect_error = ECONNREFUSED;
 	answer_with("Connection: close\r\n", "");
-	struct exchange *lead = o.socket->gateway->client.first;
+	struct exchange *lead = gateway_of(o.socket->gateway)->client.first;
 	assert_int_equal(lead->state, EXCHANGE_DELAYED);
 	assert_non_null(lead->tunnel.riders);
 	assert_true(gate_receipt_is_empty(&lead->gate->receipt));
@@ -107,7 +107,7 @@ static void fail_together(const struct stage_conf *conf)
 	say("three");
 	o.stage->connect_error = ECONNREFUSED;
 	answer_with("Connection: close\r\n", "");
-	assert_non_null(o.socket->gateway->client.first->tunnel.riders);
+	assert_non_null(gateway_of(o.socket->gateway)->client.first->tunnel.riders);
 	assert_in_range(wait_ms(), 1000, 1101);
 }
 
@@ -115,7 +115,7 @@ static void fail_together(const struct stage_conf *conf)
 static void try_again(unsigned taken)
 {
 	o.stage->connect_error = 0;
-	take(o.socket->gateway->client.first, taken);
+	take(gateway_of(o.socket->gateway)->client.first, taken);
 	pass();
 }
 
@@ -135,7 +135,7 @@ static void dropped_before_its_next_try(void **state)
 	begin_limited(&drops, 3);
 	assert_string_equal(opened_to_client(&o), "text(no) text(no) text(no) ");
 	assert_int_equal(o.socket->verdicts.refused, 3);
-	assert_null(o.socket->gateway->client.first);
+	assert_null(gateway_of(o.socket->gateway)->client.first);
 	stage_at(o.stage, 30000);
 	say("fits");
 	assert_string_equal(request_got(), "TEXT 4\r\nfits\r\n");
@@ -173,13 +173,13 @@ static void parted_from_those_that_fit(void **state)
 	(void)state;
 	begin_limited(&delays, 2);
 	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\n");
-	assert_null(o.socket->gateway->client.first->tunnel.riders);
+	assert_null(gateway_of(o.socket->gateway)->client.first->tunnel.riders);
 	answer("");
 	assert_string_equal(server_got(), "");
 	pass();
 	assert_string_equal(request_got(), "TEXT 5\r\nthree\r\nTEXT 4\r\nfour\r\n");
 	answer("");
-	assert_null(o.socket->gateway->client.first);
+	assert_null(gateway_of(o.socket->gateway)->client.first);
 	end();
 }
 
@@ -271,7 +271,7 @@ static void parted_and_not_passed(void **state)
 	other_has_its_turn = false;
 	fail_together(&delays);
 	worker = o.stage->worker;
-	lead = o.socket->gateway->client.first;
+	lead = gateway_of(o.socket->gateway)->client.first;
 	ticket_init(&other, 0);
 	other.unsafe = true;
 	other.message.run = on_other;

@@ -51,7 +51,7 @@ static void pass(uint64_t ms)
 /* Answers the question of the n-th exchange that waits. */
 static void reply(unsigned n, enum fake_word with)
 {
-	struct exchange *x = o.socket->gateway->client.first;
+	struct exchange *x = gateway_of(o.socket->gateway)->client.first;
 
 	while (n-- > 0)
 		x = x->next;
@@ -197,7 +197,7 @@ static void no_answer_comes(void **state)
 	begin_with_waiting(&drops, abc);
 	answer("");
 	reply(0, FAKE_ADMIT);
-	struct exchange *lead = o.socket->gateway->client.first;
+	struct exchange *lead = gateway_of(o.socket->gateway)->client.first;
 	assert_true(turn_awaits_riders(lead));
 	stage_pass(o.stage, &lead->next->turn.deadline); /* unavailable: 1013 */
 	opened_turn(&o);
@@ -243,7 +243,7 @@ static void begin_in_bytes(const struct stage_conf *conf)
 	shake_hands("", "OPEN\r\n");
 	say("xx");
 	assert_string_equal(request_got(), "TEXT 2\r\nxx\r\n");
-	last_caller = o.socket->gateway->client.first->gate->verdict.caller;
+	last_caller = gateway_of(o.socket->gateway)->client.first->gate->verdict.caller;
 	for (unsigned i = 0; i < 4; i++)
 		say(texts[i]);
 }
@@ -276,7 +276,7 @@ static void bytes_that_do_not_leave_are_given_back(void **state)
 	open_with(&delays_bytes);
 	shake_hands("", "OPEN\r\n");
 	say("x");
-	last_caller = o.socket->gateway->client.first->gate->verdict.caller;
+	last_caller = gateway_of(o.socket->gateway)->client.first->gate->verdict.caller;
 	request_got();
 	answer("");
 	leave();
@@ -284,7 +284,7 @@ static void bytes_that_do_not_leave_are_given_back(void **state)
 	assert_in_range(wait_ms(), 1000, 1101);
 	assert_int_equal(used(), 1);
 	o.stage->connect_error = 0;
-	stage_pass(o.stage, &o.socket->gateway->client.first->turn.deadline);
+	stage_pass(o.stage, &gateway_of(o.socket->gateway)->client.first->turn.deadline);
 	opened_turn(&o);
 	assert_string_equal(request_got(), "TEXT 4\r\n1234\r\n");
 	assert_int_equal(used(), 5);
@@ -303,7 +303,7 @@ static void bytes_that_have_passed_stay_charged(void **state)
 	open_with(&refunds);
 	shake_hands("", "OPEN\r\n");
 	say("1234");
-	last_caller = o.socket->gateway->client.first->gate->verdict.caller;
+	last_caller = gateway_of(o.socket->gateway)->client.first->gate->verdict.caller;
 	request_got();
 	stage_server_sends(
 		o.stage, o.stage->server_count - 1, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");

@@ -49,7 +49,7 @@ static void own(void)
 	assert_int_equal(owner_look(owners, use, OWNER_BELIEVE), OWNER_HERE);
 	owner_follow(use);
 	if (o.socket->gateway)
-		owner_share(owners, &o.socket->gateway->owner, use);
+		owner_share(owners, &gateway_of(o.socket->gateway)->owner, use);
 }
 
 static void lease_ends(void)
@@ -246,7 +246,7 @@ static void a_gateway_whose_message_has_not_arrived(void **state)
 	begin();
 	own();
 	say("one");
-	struct exchange *x = o.socket->gateway->client.first;
+	struct exchange *x = gateway_of(o.socket->gateway)->client.first;
 	assert_true(x && x->connection && server_has_untaken(x->connection));
 	o.stage->worker->loop.now_ns += LEASE_MS * CLOCK_NS_PER_MS;
 	owners_look_at_uses(owners, o.stage->worker);

@@ -1,6 +1,6 @@
 /* Frames: what is written is what is read, however both are cut; a connection between frames has no
  * memory of wslay's. */
-#include "websocket/frames.h"
+#include "frames/frames.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

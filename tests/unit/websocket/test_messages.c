@@ -1,6 +1,6 @@
 /* Messages: random frames, most of them by the rules, are read as by a plain oracle, however the
  * bytes are cut. */
-#include "websocket/messages.h"
+#include "frames/messages.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "../random.h"
-#include "websocket/frames.h"
+#include "frames/frames.h"
 #include "tests/unit/suite.h"
 
 static uint64_t held(const struct node_sends *budget)

@@ -1,5 +1,5 @@
 /* UTF-8 in pieces: the same as in one, and as by its definition. */
-#include "websocket/utf8.h"
+#include "frames/utf8.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,11 +1,11 @@
-#include "websocket/shared_frame.h"
+#include "frames/shared_frame.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/container.h"
-#include "websocket/frames.h"
+#include "frames/frames.h"
 
 /* Of its holders and bytes. */
 static uint64_t memory_of(size_t payload_bytes)

@@ -1,4 +1,4 @@
-#include "websocket/frames.h"
+#include "frames/frames.h"
 
 #include <assert.h>
 #include <string.h>

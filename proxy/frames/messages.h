@@ -8,11 +8,11 @@
  *
  * A message is returned in pieces as they come: whether it is gathered is the caller's affair.
  */
-#ifndef WEBSOCKET_MESSAGES_H
-#define WEBSOCKET_MESSAGES_H
+#ifndef FRAMES_MESSAGES_H
+#define FRAMES_MESSAGES_H
 
-#include "websocket/frames.h"
-#include "websocket/utf8.h"
+#include "frames/frames.h"
+#include "frames/utf8.h"
 
 /* The code of a close frame (RFC 6455 section 7.4.1, and IANA's registry). */
 enum close_code {

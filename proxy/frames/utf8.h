@@ -2,8 +2,8 @@
  * Is a text UTF-8 (RFC 3629)? It may come in pieces: a character that is cut is judged when the
  * rest of it has come.
  */
-#ifndef WEBSOCKET_UTF8_H
-#define WEBSOCKET_UTF8_H
+#ifndef FRAMES_UTF8_H
+#define FRAMES_UTF8_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The part of a handshake's listener that requests of gateways read; the listener may end before
  * them: one for all gateways of a worker that came by the same under the same configuration. */
-#ifndef GATEWAY_SHARED_LISTENER_H
-#define GATEWAY_SHARED_LISTENER_H
+#ifndef WEBSOCKET_SHARED_LISTENER_H
+#define WEBSOCKET_SHARED_LISTENER_H
 
 #include <stdint.h>
 

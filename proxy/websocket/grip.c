@@ -1,25 +1,17 @@
-#include "channels/grip.h"
+#include "websocket/grip.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/hs256.h"
 #include "base/log.h"
 #include "conf/conf.h"
 #include "site/site.h"
 #include "channels/channels.h"
+#include "channels/channels_part.h"
 #include "websocket/close.h"
-#include "gateway/gateway.h"
 #include "channels/grip_control.h"
 #include "channels/grip_filter.h"
 #include "channels/publish.h"
 #include "websocket/send.h"
-#include "worker/worker_clock.h"
-
-/* A signature is made again after a minute, and is good for an hour. */
-#define SIGNATURE_FRESH_S 60
-#define SIGNATURE_GOOD_S  3600
 
 struct grip_keep_alive {
 	struct shared_frame *frame; /* held */
@@ -63,7 +55,7 @@ static const char *begin_keep_alive(struct websocket *socket, const struct grip_
 	return NULL;
 }
 
-uint64_t socket_keep_alive_ms(struct websocket *socket)
+uint64_t socket_keep_alive_ms(const struct websocket *socket)
 {
 	struct grip_keep_alive *keep_alive = socket->grip.keep_alive;
 
@@ -90,7 +82,7 @@ void socket_send_keep_alive(struct websocket *socket)
 
 static struct channel_view *view_of(const struct websocket *socket)
 {
-	return publish_line_view(socket->all->line);
+	return publish_line_view(channels_of(socket->worker)->line);
 }
 
 static const char *subscribe(struct websocket *socket, struct slice name, unsigned filters)
@@ -141,8 +133,7 @@ static const char *act_on(struct websocket *socket, const struct grip_control *c
 		return NULL;
 	case GRIP_DETACH:
 		socket->grip.is_detached = true;
-		if (socket->gateway)
-			gateway_detach(socket->gateway);
+		socket->server->detach(socket);
 		return NULL;
 	case GRIP_KEEP_ALIVE:
 		return begin_keep_alive(socket, control);
@@ -161,7 +152,7 @@ void socket_take_control(struct websocket *socket, struct slice json)
 		wrong = act_on(socket, &control);
 	if (!wrong)
 		return;
-	publish_line_refuse(socket->all->line);
+	publish_line_refuse(channels_of(socket->worker)->line);
 	log_debug("route %s: control message of the backend: %s",
 		socket->passage->account.route->name, wrong);
 }
@@ -183,7 +174,8 @@ static struct websocket *socket_of_subscriber(struct subscriber *subscriber)
 	return CONTAINER_OF(subscriber, struct websocket, grip.subscriber);
 }
 
-bool grip_lets(const struct subscription *subscription, const struct grip_meta *meta)
+/* Do the filters of this subscription let a publication with this meta through? */
+static bool filters_allow(const struct subscription *subscription, const struct grip_meta *meta)
 {
 	const struct websocket *socket = socket_of_subscriber(subscription->subscriber);
 	struct slice user = meta_find(&socket->grip.meta, SLICE("user"));
@@ -194,23 +186,17 @@ bool grip_lets(const struct subscription *subscription, const struct grip_meta *
 	       socket_is_subscribed(socket, meta->require_sub);
 }
 
-void grip_refresh(struct subscriber *subscriber)
+/* Has its server get a request without events: now, or when the one under way is answered. */
+static void refresh(struct websocket *socket)
 {
-	struct websocket *socket = socket_of_subscriber(subscriber);
-
-	if (socket_has_ended(socket) || !socket->gateway || socket->closing.begun ||
-		socket->grip.is_detached)
-		return;
-	socket->gateway->grip.refreshes = true;
-	stream_wake(socket->passage->down.sink);
+	if (!socket->closing.begun && !socket->grip.is_detached)
+		socket->server->refresh(socket);
 }
 
-bool grip_deliver(struct subscriber *subscriber, struct shared_frame *frame)
+/* Queues a published frame; a close frame closes the socket, behind what waits in its queue. The
+ * socket does not end during the call. */
+static bool deliver_frame(struct websocket *socket, struct shared_frame *frame)
 {
-	struct websocket *socket = socket_of_subscriber(subscriber);
-
-	if (socket_has_ended(socket))
-		return false;
 	if (frame->opcode != FRAME_CLOSE)
 		return socket_send(socket, SEND_NORMAL, frame, NULL);
 	if (socket->closing.begun)
@@ -218,6 +204,20 @@ bool grip_deliver(struct subscriber *subscriber, struct shared_frame *frame)
 	close_as(socket, frame);
 	return true;
 }
+
+static bool deliver(const struct subscription *subscription, const struct delivery *delivery)
+{
+	struct websocket *socket = socket_of_subscriber(subscription->subscriber);
+
+	if (socket_has_ended(socket) || (delivery->meta && subscription->filters != 0 &&
+						!filters_allow(subscription, delivery->meta)))
+		return false;
+	if (delivery->refreshes)
+		refresh(socket);
+	return !delivery->refreshes && delivery->frame && deliver_frame(socket, delivery->frame);
+}
+
+const struct subscriber_calls socket_subscriber_calls = {.deliver = deliver};
 
 bool socket_is_subscribed(const struct websocket *socket, struct slice channel)
 {
@@ -230,36 +230,4 @@ void socket_end_grip(struct websocket *socket)
 		channel_unsubscribe_all(view_of(socket), &socket->grip.subscriber);
 	end_keep_alive(socket);
 	meta_clear(&socket->grip.meta);
-}
-
-/* ---- the signature --------------------------------------------------------------------------- */
-
-static void sign(struct grip_signature *signature, const struct conf_grip *grip, uint64_t now_s)
-{
-	json_t *claims = json_pack("{s:s, s:I, s:b}", "iss", grip->issuer, "exp",
-		(json_int_t)(now_s + SIGNATURE_GOOD_S), CONF_GRIP_REQUEST_CLAIM, true);
-	char *text = claims ? json_dumps(claims, JSON_COMPACT) : NULL;
-
-	json_decref(claims);
-	signature->bytes = 0;
-	free(signature->text);
-	signature->text = text ? malloc(HS256_TOKEN_BYTES(strlen(text))) : NULL;
-	if (signature->text)
-		signature->bytes = hs256_sign((struct slice){grip->key.at, grip->key.len},
-			slice_of(text), signature->text);
-	signature->made_s = now_s;
-	free(text);
-}
-
-struct slice grip_signature(struct worker *worker)
-{
-	const struct conf_grip *grip = &site_part(worker)->use->site->conf->grip;
-	struct grip_signature *signature = &websockets_of(worker)->signature;
-	uint64_t now_s = worker_wall_ns(worker) / CLOCK_NS_PER_S;
-
-	if (!grip->key.at)
-		return SLICE_NONE;
-	if (signature->bytes == 0 || now_s - signature->made_s >= SIGNATURE_FRESH_S)
-		sign(signature, grip, now_s);
-	return (struct slice){signature->text, signature->bytes};
 }

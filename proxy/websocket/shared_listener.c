@@ -1,4 +1,4 @@
-#include "gateway/shared_listener.h"
+#include "websocket/shared_listener.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "websocket/messages.h"
+#include "frames/messages.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "websocket/utf8.h"
+#include "frames/utf8.h"
 
 #include <string.h>
 

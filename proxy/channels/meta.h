@@ -3,8 +3,8 @@
  * value` in its answers and finds them as `Meta-NAME: value` in each later request (Pushpin,
  * "WebSocket-Over-HTTP Protocol", State Management).
  */
-#ifndef GATEWAY_META_H
-#define GATEWAY_META_H
+#ifndef CHANNELS_META_H
+#define CHANNELS_META_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,8 +7,8 @@
  *
  * It never changes once it is made, so threads need no more than its count of holders.
  */
-#ifndef WEBSOCKET_SHARED_FRAME_H
-#define WEBSOCKET_SHARED_FRAME_H
+#ifndef FRAMES_SHARED_FRAME_H
+#define FRAMES_SHARED_FRAME_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "gateway/meta.h"
+#include "channels/meta.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,8 +9,8 @@
  * frame: between frames it goes back to the pool of its thread, so that an idle connection has
  * none.
  */
-#ifndef WEBSOCKET_FRAMES_H
-#define WEBSOCKET_FRAMES_H
+#ifndef FRAMES_FRAMES_H
+#define FRAMES_FRAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
