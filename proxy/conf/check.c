@@ -41,7 +41,8 @@ static bool has_word(const struct option *option, const void *object, const char
 	memcpy(&value, at, option->size < sizeof(value) ? option->size : sizeof(value));
 	for (const struct option_word *known = option->words; known->word; known++)
 		if (strcmp(known->word, word) == 0)
-			return known->value == value;
+			return option->type == &type_words ? (known->value & value) != 0
+							   : known->value == value;
 	return false;
 }
 

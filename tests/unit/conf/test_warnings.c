@@ -250,6 +250,11 @@ static void options_without_what_they_need(void **state)
 	warned(TEXT_USED "[sluice]\nstate_required = on\n", 12,
 		"[sluice] state_required: has no effect without state = FOLDER");
 	conf_release(silent(TEXT_USED "[sluice]\nstate_required = off\n"));
+	warned(TEXT_USED "[listener m]\nbind = 127.0.0.1:9\nmax_streams = 2\n", 13,
+		"[listener m] max_streams: has no effect without protocols = h2");
+	/* One of several words. */
+	conf_release(silent(TEXT_USED "[listener m]\nbind = 127.0.0.1:9\nmax_streams = 2\n"
+				      "protocols = h2, http/1.1\n"));
 }
 
 static bool has_word(const struct option *option, const char *word)
