@@ -142,8 +142,9 @@ static void on_answer(struct store_call *call, const char *bytes, size_t len)
 	struct fleet_batch *batch = CONTAINER_OF(call, struct fleet_batch, call);
 	struct fleet_worker *fleet = batch->worker;
 
+	batch->is_late = is_late(fleet, call);
 	if (bytes)
-		fleet->calls->timed(fleet, batch->batch.part, is_late(fleet, call));
+		fleet->calls->timed(fleet, batch->batch.part, batch->is_late);
 	learn(batch, bytes, len);
 	watch_silence(fleet);
 	finish(batch, bytes, len);

@@ -113,12 +113,23 @@ bool account_is_closed(const struct account *account)
 	return account_has_rung(account, RUNG_REFUSE) || account_has_rung(account, RUNG_WAIT);
 }
 
+/* Other nodes may be without the store, too, and admit these callers by their shares. */
+static void keep_to_shares(const struct account *account)
+{
+	for (unsigned i = 0; i < account->count; i++) {
+		const struct account_charge *charge = &account->charges[i];
+		if (charge->down == CONF_STORE_DOWN_LOCAL && account_asks(charge))
+			ladder_keep_to_share(account->worker, charge->caller);
+	}
+}
+
 /* The store does not answer: what its limits say then. */
 enum authority_answer judgement_without_store(struct account *account,
 	struct throttle_verdict *local, struct authority_judgement *judgement)
 {
 	worker_count(account->worker->worker, STATS_STORE_UNANSWERED);
 	ladder_climb(account, false);
+	keep_to_shares(account);
 	if (!account->refused && account_is_closed(account))
 		return judgement_unavailable(account, judgement);
 	if (!account->refused && own_take_share(account, RUNG_SHARE) && !own_owe(account))

@@ -101,6 +101,14 @@ bool ladder_share(struct ladder *ladder, struct throttle_key caller, uint64_t no
 	return before_ms + SAME_MS < now_ms;
 }
 
+void ladder_keep_to_share(struct fleet_worker *fleet, struct throttle_key caller)
+{
+	uint64_t now_ms = worker_now_ms(fleet->worker);
+
+	if (ladder_share(fleet_ladder(fleet->authority), caller, now_ms))
+		deadline_set(&fleet->look, now_ms, now_ms);
+}
+
 static uint64_t shared_ms_of(const struct ladder *ladder, struct throttle_key caller)
 {
 	if (atomic_load_explicit(&ladder->any_shared_ms, memory_order_relaxed) == 0)

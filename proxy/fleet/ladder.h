@@ -46,8 +46,8 @@ struct ladder_part {
 struct ladder {
 	struct ladder_part parts[1 + SLOT_PARTS]; /* the first alone, but of a cluster */
 	_Atomic unsigned nodes;                   /* that divide a limit; 0: unknown (standing.h) */
-	/* When a share admitted callers with store_down = local, by a part of their keys, and any
-	 * of them; relaxed. Callers that have a place together are taken for one. */
+	/* When callers with store_down = local had to keep to the share last, by a part of their
+	 * keys, and any of them; relaxed. Callers that have a place together are taken for one. */
 	_Atomic uint64_t shared_ms[LADDER_SHARED], any_shared_ms;
 	struct debts debts;
 	struct strict strict; /* of store_down = strict */
@@ -74,9 +74,12 @@ bool ladder_time(struct ladder *ladder, unsigned part, bool is_late, uint64_t no
 /* A worker has found a part of the store again. */
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms);
 
-/* The node's share of a limit with store_down = local has admitted this caller. True: none had for
- * some time, so that rungs have changed by that. */
+/* The share of a limit with store_down = local has judged this caller, or an answer about it was
+ * late, so that other nodes' shares may admit it: for a window it keeps to this node's share. True:
+ * no caller had to for some time, so that rungs have changed by that. */
 bool ladder_share(struct ladder *ladder, struct throttle_key caller, uint64_t now_ms);
+/* The same now, on the worker's thread; the log reports rungs that have changed. */
+void ladder_keep_to_share(struct fleet_worker *fleet, struct throttle_key caller);
 
 /* The behaviour of a limit of the fleet without the store: its own word, or that of [fleet]; the
  * default of a limit that shares cannot divide is to refuse. */

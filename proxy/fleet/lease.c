@@ -138,7 +138,8 @@ static struct lease_part *add_part(
 		.caller = of->caller,
 		.rule = of->rule,
 		.limit = of->limit,
-		.is_strict = down == CONF_STORE_DOWN_STRICT};
+		.is_strict = down == CONF_STORE_DOWN_STRICT,
+		.is_local = down == CONF_STORE_DOWN_LOCAL};
 	return part;
 }
 
@@ -319,6 +320,8 @@ void lease_answer(struct fleet_batch *batch, const char *bytes, size_t len)
 				hand_lose(part[k].hand);
 			if (part[k].hand)
 				hand_unlock(part[k].hand);
+			if (good && part[k].is_local && batch->is_late)
+				ladder_keep_to_share(fleet, part[k].caller);
 		}
 		if (question && good)
 			conclude_all(question, &answer, admitted, answers);

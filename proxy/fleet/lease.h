@@ -43,6 +43,7 @@ struct lease_part {
 	struct rule rule;
 	const char *limit; /* its name, as long as the worker */
 	bool is_strict;    /* store_down = strict: nothing is taken of a store without memory */
+	bool is_local;     /* store_down = local: a late answer keeps the caller to its share */
 };
 
 /* A hand that has a lease, as the worker that got it knows it. */

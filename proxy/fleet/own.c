@@ -170,16 +170,6 @@ static size_t callers_of(const struct account *account)
 	return (size_t)site_part(account->worker->worker)->use->site->conf->totals.callers;
 }
 
-static void note_share(const struct account *account, const struct account_charge *charge)
-{
-	struct fleet_worker *fleet = account->worker;
-	uint64_t now_ms = worker_now_ms(fleet->worker);
-
-	if (charge->down == CONF_STORE_DOWN_LOCAL &&
-		ladder_share(fleet_ladder(fleet->authority), charge->caller, now_ms))
-		deadline_set(&fleet->look, now_ms, now_ms);
-}
-
 bool own_owe(struct account *account)
 {
 	struct debts *debts = fleet_debts(account->worker->authority);
@@ -192,7 +182,6 @@ bool own_owe(struct account *account)
 		struct debt of = debt_of(charge);
 		if (!debts_add(debts, &of, charge->cost, most, now_of(account), &charge->owed))
 			return false;
-		note_share(account, charge);
 		charge->said = WAY_TAKEN;
 		charge->slot = 0; /* nothing at the store */
 		charge->is_owed = true;

@@ -117,6 +117,7 @@ struct fleet_batch {
 	struct fleet_worker *worker;
 	struct question *first, **end; /* those that it asks, in this order */
 	enum fleet_function function;
+	bool is_late;             /* answered later than store_timeout */
 	struct lease_part *parts; /* of FLEET_LEASE; LEASE_PARTS_MOST */
 	unsigned part_count;
 	struct batch batch;

@@ -21,12 +21,12 @@
  *    RUNG_RETURN_MS after a loss each request must fit into the share as well, so that nodes which
  *    come back later, within that time, still find the rest free: shares admit at most L until the
  *    last of them has charged its own, and from then on the store knows of all.
- *  - local, with a store that is slow: a request whose answer is late is admitted by the share, and
- *    the answer may bring a lease all the same. Until the store knows of that and what is on lease
- *    has ended, or for a window, the caller is RETURNING: what leases and the store admit must fit
- *    into the share as well, so that the two never add up. While the store mostly answers late, all
- *    callers are, and for RUNG_RETURN_MS after that, as other nodes use their shares and charge
- *    them later.
+ *  - local, with a store that is slow: a request whose answer is late is judged by the share, and
+ *    the answer may bring a lease all the same. For a window after the last late answer about a
+ *    caller it is RETURNING: what leases and the store admit must fit into the share as well, so
+ *    that the two never add up. A late answer that only renews a lease counts, too: other nodes'
+ *    shares may admit the caller then, and charge that later. While the store mostly answers late,
+ *    all callers are, and for RUNG_RETURN_MS after that.
  *  - A store that has lost its memory has forgotten what it admitted: RETURNING lasts until a
  * window after it began again.
  *
@@ -74,9 +74,9 @@ struct rung_facts {
 	bool has_forgotten; /* it lost its memory while some node knew it, */
 	uint64_t forgot_ms; /* which began again then */
 	uint64_t young_ms;  /* until then its memory is young (epoch.lua); 0: it is not */
-	uint64_t
-		shared_ms; /* when the share last admitted the caller; 0: never, as far as counts */
-	bool has_share;    /* it is known how many nodes divide the limit */
+	uint64_t shared_ms; /* when the share last judged the caller, or an answer was late; 0:
+			     * never, as far as counts */
+	bool has_share;     /* it is known how many nodes divide the limit */
 	enum strict_state strict;
 	uint64_t tail_ms;  /* of strict: strict_tail_ms */
 	bool knows_memory; /* of strict: since it was found, it has said whether it has forgotten */
@@ -86,8 +86,8 @@ struct rung_facts {
 /* The rung of a limit with this window. */
 enum rung rung_of(enum conf_store_down down, const struct rung_facts *facts, uint64_t window_ms);
 
-/* With `local`: must leases fit into the share, too, because the share has admitted the caller
- * recently, or admits most callers? */
+/* With `local`: must leases fit into the share, too, because the store was late about the caller
+ * recently, or is late about most callers? */
 bool rung_is_shared(const struct rung_facts *facts, uint64_t window_ms);
 
 /* Of strict: may the store not know yet what was admitted in the last window, and the tail? */

@@ -106,7 +106,7 @@ class Load:
     def __init__(self, t, clients_each, key="one", pace=0):
         self.key = key
         self.pace = pace  # seconds between a client's requests
-        self.sent, self.answers, self.lock = [], {}, threading.Lock()
+        self.sent, self.nodes, self.answers, self.lock = [], [], {}, threading.Lock()
         self.slowest = {}  # seconds, by node
         self.clients_each = clients_each
         self.crowd = Crowd(t)
@@ -123,6 +123,7 @@ class Load:
                 client = client or Client(node.address)
                 with self.lock:
                     number = len(self.sent)
+                    self.nodes.append(node)
                     self.sent.append(time.monotonic())
                 began = time.monotonic()
                 status = ask(client, self.key, number=number).status
@@ -143,9 +144,10 @@ class Load:
     def end(self):
         self.crowd.stop()
 
-    def spans(self, origin):
-        """(sent, arrived) of what the origin has had."""
-        return [(self.sent[int(x.request.get("X-Number"))], x.arrived) for x in origin.requests]
+    def spans(self, origin, node=None):
+        """(sent, arrived) of what the origin has had; of one node."""
+        numbers = [(int(x.request.get("X-Number")), x.arrived) for x in origin.requests]
+        return [(self.sent[number], arrived) for number, arrived in numbers if node in (None, self.nodes[number])]
 
     def count(self, status):
         with self.lock:

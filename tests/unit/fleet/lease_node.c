@@ -133,6 +133,12 @@ bool ladder_lacks_memory(const struct fleet_worker *fleet, struct throttle_key c
 	return node_of(fleet)->lacks_memory;
 }
 
+void ladder_keep_to_share(struct fleet_worker *fleet, struct throttle_key caller)
+{
+	(void)caller;
+	node_of(fleet)->kept_to_share++;
+}
+
 void fleet_go_on(struct fleet_worker *fleet, struct question *question, bool answered)
 {
 	struct lease_node *node = node_of(fleet);

@@ -21,6 +21,7 @@ struct lease_node {
 	bool is_away;                /* the store is */
 	bool is_slow;                /* it does not answer in time */
 	bool lacks_memory;           /* as ladder_lacks_memory says */
+	unsigned kept_to_share;      /* so many callers, or the same so often */
 	struct fleet_batch *filling; /* asks the store next; NULL: nothing yet */
 	struct fleet_batch *spare;   /* batches */
 	void (*went_on)(struct lease_node *node, struct question *question, bool answered);

@@ -123,6 +123,41 @@ static void a_strict_limit_takes_none_of_a_store_without_memory(void **state)
 	assert_int_equal(lease_in_hand(), 7);
 }
 
+/* Its requests are decided by what is in hand, and none waits for the store; but those on other
+ * nodes may, and be admitted by their shares. */
+static void a_late_renewal_keeps_its_caller_to_the_share(void **state)
+{
+	static const struct said given = {8, 5, 0, 7, 3000000, 1};
+	struct account_charge *charge = lease_charge(1);
+
+	(void)state;
+	charge->down = CONF_STORE_DOWN_LOCAL;
+	assert_int_equal(lease_take(), WAY_ASK);
+	lease_ask_it();
+	lease_answer_it(1, true, &given);
+	assert_int_equal(node.kept_to_share, 0);
+	const enum conf_store_down downs[] = {
+		CONF_STORE_DOWN_LOCAL, CONF_STORE_DOWN_REFUSE, CONF_STORE_DOWN_LOCAL};
+	for (int i = 0; i < 3; i++) {
+		while (!node.filling) {
+			charge = lease_charge(1);
+			charge->down = downs[i];
+			assert_int_equal(lease_take(), WAY_TAKEN);
+		}
+		node.filling->is_late = i < 2;
+		lease_answer_it(1, true, &given);
+		assert_int_equal(node.kept_to_share, 1);
+	}
+	while (!node.filling) {
+		charge = lease_charge(1);
+		charge->down = CONF_STORE_DOWN_LOCAL;
+		assert_int_equal(lease_take(), WAY_TAKEN);
+	}
+	node.filling->is_late = true;
+	lease_lose_answer();
+	assert_int_equal(node.kept_to_share, 1); /* ladder_back, when it is found again */
+}
+
 static void a_caller_without_demand_gets_none(void **state)
 {
 	(void)state;
@@ -384,6 +419,7 @@ UNIT_SUITE(test_lease)
 		LEASE_TEST(callers_limits_and_quotas_have_their_own),
 		LEASE_TEST(a_lease_comes_with_the_first_answer),
 		LEASE_TEST(a_strict_limit_takes_none_of_a_store_without_memory),
+		LEASE_TEST(a_late_renewal_keeps_its_caller_to_the_share),
 		LEASE_TEST(a_caller_without_demand_gets_none),
 		LEASE_TEST(a_lease_is_at_most_the_share),
 		LEASE_TEST(it_is_renewed_before_it_is_used_up),
