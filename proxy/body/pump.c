@@ -47,16 +47,6 @@ static inline void release(struct pump *pump)
 	pump->lent = false;
 }
 
-static size_t here(const struct pump *pump)
-{
-	return !pump->ended && pump->source ? pump->source->calls->here(pump->source) : 0;
-}
-
-bool pump_has_content(const struct pump *pump)
-{
-	return (pump->spool && spool_bytes(pump->spool) > 0) || here(pump) > 0;
-}
-
 static bool is_lost(const struct pump *pump)
 {
 	return pump->spool && spool_is_lost(pump->spool);
@@ -190,11 +180,11 @@ enum pump_result pump_collect(struct pump *pump, unsigned turns)
 		enum pump_result result = PUMP_DONE;
 		if (spool_room(pump->spool, 1) == 0)
 			return spool_failed(pump->spool) ? PUMP_SPOOL_FAILED : PUMP_WANTS_WRITE;
-		if (here(pump) == 0)
+		if (pump_here(pump) == 0)
 			result = fetch(pump, &turns);
 		if (result != PUMP_DONE || pump->ended)
 			return result; /* what ends with its source ends here */
-		result = lend(pump, spool_room(pump->spool, here(pump)), &run);
+		result = lend(pump, spool_room(pump->spool, pump_here(pump)), &run);
 		if (result != PUMP_DONE && result != PUMP_WANTS_READ)
 			return result;
 		if (spool_put(pump->spool, run) < run.len)

@@ -69,13 +69,28 @@ enum pump_result pump_run(struct pump *pump, unsigned turns);
  * full, and the body continues. */
 enum pump_result pump_collect(struct pump *pump, unsigned turns);
 
+/* How many bytes of the source are here and need no reading? */
+static inline size_t pump_here(const struct pump *pump)
+{
+	return !pump->ended && pump->source ? pump->source->calls->here(pump->source) : 0;
+}
+
 /* Is there content to send that needs no reading? */
-bool pump_has_content(const struct pump *pump);
+static inline bool pump_has_content(const struct pump *pump)
+{
+	return (pump->spool && spool_bytes(pump->spool) > 0) || pump_here(pump) > 0;
+}
 
 /* Only gives the sink what is here, and sends nothing: to let the first of a body leave with its
  * head, of which nothing is borrowed. Returns DONE when all was read, WANTS_READ, or what is wrong.
  */
 enum pump_result pump_fill(struct pump *pump);
+
+/* The same, in less steps where there is no body or all of it is in the sink. */
+static inline enum pump_result pump_fill_first(struct pump *pump)
+{
+	return pump->ended && !pump->spool ? PUMP_DONE : pump_fill(pump);
+}
 
 /* The trailer section of a body that was read, as it came; empty: none. Its source's. */
 struct slice pump_trailers(const struct pump *pump);

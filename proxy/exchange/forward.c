@@ -268,9 +268,7 @@ static enum pump_result begin_up(struct exchange *x)
 
 	x->attempt.request_started = true;
 	x->attempt.up_taken = 0;
-	if (!pump_has_content(&x->up))
-		return PUMP_DONE;
-	enum pump_result result = pump_fill(&x->up);
+	enum pump_result result = pump_fill_first(&x->up);
 	x->attempt.up_taken = (uint32_t)(x->up.content_bytes - before);
 	return result;
 }

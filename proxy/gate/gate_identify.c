@@ -124,9 +124,9 @@ static __attribute__((noinline)) const struct limit_set *find_variant(const stru
 }
 
 /* By which limits, and each one's caller. */
-static inline void use_plan(const struct gate *gate, const struct conf_route *route,
-	enum gate_kind kind, const struct conf_plan *plan, struct identity_input *input,
-	struct gate_identity *identity)
+static inline __attribute__((always_inline)) void use_plan(const struct gate *gate,
+	const struct conf_route *route, enum gate_kind kind, const struct conf_plan *plan,
+	struct identity_input *input, struct gate_identity *identity)
 {
 	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
 	const struct limit_set *set = limit_sets_get(&gate->sets, kind, route->index, plan_index);
@@ -149,8 +149,9 @@ static inline void use_plan(const struct gate *gate, const struct conf_route *ro
 	identity->names_client = session_by && identity_names_client(session_by);
 }
 
-static void apply_override(const struct gate *gate, const struct conf_route *route,
-	enum gate_kind kind, struct identity_input *input, struct gate_identity *identity)
+static __attribute__((noinline)) void apply_override(const struct gate *gate,
+	const struct conf_route *route, enum gate_kind kind, struct identity_input *input,
+	struct gate_identity *identity)
 {
 	struct roster_override override = roster_find_override(
 		gate->roster, identity->hashes[identity->set->first_key].lo, input->now_s);

@@ -9,7 +9,8 @@
 #include "http/upgrade.h"
 
 /* Opens a sink for a head, behind what is in the flow. False: no memory. */
-static bool open_sink(struct exchange *x, struct flow *flow, size_t bytes, struct field_sink *sink)
+static inline __attribute__((always_inline)) bool open_sink(
+	struct exchange *x, struct flow *flow, size_t bytes, struct field_sink *sink)
 {
 	struct http_out out;
 

@@ -40,7 +40,7 @@ enum pump_result http1_head(struct http1_sink *sink, struct exchange *x)
 	bool has_no_length = body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE;
 	bool by_close = has_no_length && x->request.minor == 0;
 	size_t unsent = flow_bytes(sink->flow);
-	enum pump_result result = PUMP_DONE;
+	enum pump_result result;
 
 	if (by_close)
 		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
@@ -49,8 +49,7 @@ enum pump_result http1_head(struct http1_sink *sink, struct exchange *x)
 	if (!compose_response(x, sink->flow, chunked, false))
 		return PUMP_NO_MEMORY;
 	/* What of the body is here already leaves with the head. */
-	if (pump_has_content(&x->down))
-		result = pump_fill(&x->down);
+	result = pump_fill_first(&x->down);
 	if (result == PUMP_NO_MEMORY)
 		return result;
 	if (result == PUMP_SOURCE_BROKEN) {

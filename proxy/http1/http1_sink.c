@@ -13,7 +13,8 @@ static const struct http1_sink *as(const struct body_sink *sink)
 }
 
 /* A chunk's size before a run, its end behind it, and the last chunk. */
-static bool put_chunk(struct http1_sink *s, struct slice run, bool is_last)
+static __attribute__((noinline)) bool put_chunk(
+	struct http1_sink *s, struct slice run, bool is_last)
 {
 	struct http_out out;
 	char size[24];

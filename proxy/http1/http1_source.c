@@ -14,7 +14,8 @@ static size_t here(const struct body_source *source)
 	return in->at ? buffer_used(in) : 0;
 }
 
-static bool lend_chunk(struct http1_source *s, size_t used, struct slice *run)
+static __attribute__((noinline)) bool lend_chunk(
+	struct http1_source *s, size_t used, struct slice *run)
 {
 	size_t consumed = 0, produced = 0;
 

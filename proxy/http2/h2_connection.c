@@ -22,6 +22,17 @@ static const struct stream_calls calls;
 
 /* ---- birth and end --------------------------------------------------------------------------- */
 
+static bool flush_all(struct loop_stage *stage);
+
+/* The first connection registers the stage: a worker that has none pays for none. */
+static void await_writes(struct h2_worker *h2)
+{
+	if (h2->write_stage.run)
+		return;
+	h2->write_stage.run = flush_all;
+	loop_add_stage(&h2->worker->loop, LOOP_WRITE, &h2->write_stage);
+}
+
 static struct h2_connection *make(struct worker *worker, struct listener *listener,
 	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len)
 {
@@ -49,6 +60,7 @@ static struct h2_connection *make(struct worker *worker, struct listener *listen
 	c->judged_by = site_part(worker)->use->site->serial;
 	wait_init(&c->wait, worker->loop.base, h2_wait_passed);
 	CHAIN_PUSH(c->h2->connections, c, prev, next);
+	await_writes(c->h2);
 	/* relaxed: as in downstream_accept */
 	atomic_fetch_add_explicit(&worker->node->clients, 1, memory_order_relaxed);
 	return c;
@@ -406,8 +418,6 @@ bool h2_worker_make(struct worker *worker)
 
 	h2->worker = worker;
 	h2->last_unflushed = &h2->unflushed;
-	h2->write_stage.run = flush_all;
-	loop_add_stage(&worker->loop, LOOP_WRITE, &h2->write_stage);
 	return h2_session_make(h2);
 }
 

@@ -75,11 +75,10 @@ enum pump_result h2_head_out(struct client *client, struct exchange *x)
 {
 	struct h2_stream *stream = h2_stream_of(client);
 	struct h2_fields fields;
-	enum pump_result result = PUMP_DONE;
+	enum pump_result result;
 
 	/* The run is borrowed before anything is the session's: it may be what is wrong. */
-	if (pump_has_content(&x->down))
-		result = pump_fill(&x->down);
+	result = pump_fill_first(&x->down);
 	if (result == PUMP_SOURCE_BROKEN)
 		h2_sink_end(&stream->sink);
 	if (result == PUMP_NO_MEMORY || result == PUMP_SOURCE_BROKEN)
