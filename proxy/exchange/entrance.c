@@ -9,9 +9,13 @@
 
 #include "exchange/hop.h"
 #include "exchange/reply.h"
+#include "gate/route.h"
 #include "http/forwarded.h"
 #include "http/problem.h"
+#include "listen/listener.h"
 #include "net/tls_facts.h"
+
+/* ---- how it has come ------------------------------------------------------------------------- */
 
 /* A trusted proxy may carry the requests of all hosts on one connection. */
 static bool is_misdirected(const struct exchange *x)
@@ -99,4 +103,89 @@ bool entrance_answered(struct exchange *x)
 		return false;
 	exchange_reply(x, 421, "misdirected", HTTP_PROBLEM_NO_RETRY);
 	return true;
+}
+
+/* ---- probes ---------------------------------------------------------------------------------- */
+
+#define PROBE_METHODS (UINT64_C(1) << HTTP_METHOD_GET | UINT64_C(1) << HTTP_METHOD_HEAD)
+
+/* Have all workers the store, if it must be there? */
+static bool has_store(const struct exchange *x)
+{
+	struct node *node = x->worker->node;
+
+	return !x->use->site->conf->fleet.store_required ||
+	       atomic_load(&node->store_links) == node->worker_count;
+}
+
+bool probe_answered(struct exchange *x)
+{
+	bool is_ready;
+
+	if (!client_listener(x->client)->health || !(PROBE_METHODS >> x->request.method & 1))
+		return false;
+	is_ready = slice_equal(x->facts.path, SLICE("/readyz"));
+	if (!is_ready && !slice_equal(x->facts.path, SLICE("/healthz")))
+		return false;
+	x->facts.allow = PROBE_METHODS;
+	if (is_ready && x->worker->node->stopping)
+		exchange_reply(x, 503, "draining", HTTP_PROBLEM_NO_RETRY);
+	else if (is_ready && atomic_load(&node_listening(x->worker->node)->deaf) > 0)
+		exchange_reply(x, 503, "not listening", HTTP_PROBLEM_NO_RETRY);
+	else if (is_ready && !has_store(x))
+		exchange_reply(x, 503, "no store", HTTP_PROBLEM_NO_RETRY);
+	else
+		exchange_reply(x, 200, "probe", HTTP_PROBLEM_NO_RETRY);
+	return true;
+}
+
+/* ---- the last proxy of a chain ----------------------------------------------------------------
+ */
+
+/* Methods that this host and path are served with. */
+static uint64_t methods_here(struct exchange *x)
+{
+	uint64_t methods = 0;
+
+	for (unsigned i = 0; i < HTTP_METHOD_OTHER; i++) {
+		enum http_method method = (enum http_method)i;
+		uint64_t bit = UINT64_C(1) << i;
+		struct route_match match = route_match_again(x->use->site->routes,
+			x->worker->route_scratch, x->facts.host, x->facts.path, method);
+		if (match.outcome == ROUTE_FOUND &&
+			((match.route->methods ? match.route->methods : HTTP_METHODS_USUAL) & bit))
+			methods |= bit;
+	}
+	return methods;
+}
+
+bool max_forwards_reached(struct exchange *x)
+{
+	struct http_field *field = &x->request.fields[x->request.first[HTTP_FIELD_MAX_FORWARDS]];
+	char *digits = x->memory.head + field->value_at;
+	uint32_t len = field->value_len, last = len;
+
+	if (x->request.method != HTTP_METHOD_OPTIONS && x->request.method != HTTP_METHOD_TRACE)
+		return false;
+	for (uint32_t i = 0; i < len; i++) {
+		if (digits[i] < '0' || digits[i] > '9')
+			return false;
+		if (digits[i] != '0')
+			last = i;
+	}
+	if (len == 0)
+		return false;
+	if (last == len) {
+		x->facts.allow = methods_here(x);
+		exchange_reply(x, x->request.method == HTTP_METHOD_OPTIONS ? 200 : 405,
+			"no forwards left", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	}
+	digits[last]--;
+	memset(digits + last + 1, '9', len - last - 1);
+	if (digits[0] == '0' && len > 1) { /* 10 -> "9 ", whose blank is no part of the value */
+		memmove(digits, digits + 1, len - 1);
+		digits[--field->value_len] = ' ';
+	}
+	return false;
 }

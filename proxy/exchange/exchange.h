@@ -192,7 +192,7 @@ struct exchange_tunnel {
 
 	struct grip_hold *hold; /* its response is held (exchange/held.h); NULL: it is not */
 
-	/* Of a socket whose server reads frames (exchange/follow.h): */
+	/* Of a socket whose server reads frames (exchange/turn_place.h): */
 	struct exchange *lead; /* the one before it that it may go together with; NULL: none */
 	uint32_t followers;    /* those that were sent together with this one */
 };

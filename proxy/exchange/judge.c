@@ -9,7 +9,6 @@
 #include "exchange/entrance.h"
 #include "exchange/exchange.h"
 #include "exchange/hop.h"
-#include "exchange/probe.h"
 #include "exchange/read_target.h"
 #include "exchange/reply.h"
 #include "exchange/switched.h"

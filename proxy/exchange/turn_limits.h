@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "exchange/entrance.h"
 #include "exchange/exchange.h"
-#include "exchange/max_forwards.h"
 #include "gate/gate.h"
 
 struct conf_key;

@@ -26,6 +26,16 @@ void turn_yield_place(struct exchange *exchange);
  * judged when its turn comes. Where its session ends, it is turned away when it is the first. */
 void turn_enter_behind(struct exchange *message, const struct exchange *before);
 
+/* A message may be sent together with the one before it (its lead, tunnel.lead), in one write to
+ * their socket's server: it needs no place of its own, and overtakes no other request. */
+
+/* May it go now, with its lead, which is on its way and not over? A limit that charges it when it
+ * leaves has charged it then. False: it takes a place as any other. */
+bool follow_lead(struct exchange *exchange);
+
+/* The lead is about to end: those that went with it count in its session. */
+void follow_count(const struct exchange *lead);
+
 /* All before it on its connection are answered: continue with what waited for that. */
 void exchange_next(struct exchange *exchange);
 

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exchange/follow.h"
 #include "exchange/respond.h"
 #include "exchange/turn.h"
 #include "exchange/turn_place.h"

@@ -11,7 +11,7 @@
 #include "../http/head.h"
 #include "../random.h"
 #include "exchange/exchange.h"
-#include "exchange/max_forwards.h"
+#include "exchange/entrance.h"
 #include "tests/unit/suite.h"
 
 #define LONGEST 60

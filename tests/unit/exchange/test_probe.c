@@ -1,5 +1,5 @@
 /* /healthz and /readyz where clients connect. */
-#include "exchange/probe.h"
+#include "exchange/entrance.h"
 
 #include "fakes/flight.h"
 #include "tests/unit/suite.h"

@@ -1,6 +1,6 @@
 /* Messages that a client writes at once: they leave in one write, in their order, each with its own
  * verdict; and those that must not pass others, do not. */
-#include "exchange/follow.h"
+#include "exchange/turn_place.h"
 #include "opened.h"
 #include "tests/unit/suite.h"
 
