@@ -89,7 +89,7 @@ void pump_finish(struct pump *pump)
 		put_end(pump);
 }
 
-/* What the sink can't send goes out of the way of what comes next, if it may. */
+/* Sends; bytes that the sink can't send move into a spool, if the pump spills. */
 static enum body_flush flush(struct pump *pump)
 {
 	const struct body_sink_calls *calls = pump->sink->calls;

@@ -106,9 +106,9 @@ struct client_calls {
 	/* In a drain: is this the last exchange? */
 	bool (*is_last)(struct client *client, const struct exchange *exchange);
 
-	/* Of messages only (EXCHANGE_MESSAGE and above), else NULL. Its turn has come: passes it
-	 * on, or makes it a request; true: that is to be forwarded to a server. May be called
-	 * again after `retry`. */
+	/* Messages only (EXCHANGE_MESSAGE and above); NULL otherwise. The message's turn has come:
+	 * passes it on, or makes it a request; true: that is to be forwarded to a server. May be
+	 * called again after `retry`. */
 	bool (*serve)(struct client *client, struct exchange *message);
 	/* No byte of that request has left for a server, and none will now. Tries it again later
 	 * (exchange_try_later), or returns false: it is refused. NULL: it always is. */

@@ -23,7 +23,7 @@ struct delay_shard {
 	struct delay_line *chains[CHAINS];
 };
 
-/* Those of one worker that were woken. Its lock is taken inside a shard's. */
+/* The exchanges of one worker that were woken. Its lock is taken inside a shard's. */
 struct delay_woken {
 	pthread_mutex_t lock;
 	struct delay_place *first;

@@ -27,7 +27,7 @@
 #include "upstream/server_pool.h"
 #include "worker/worker_clock.h"
 
-/* Of each kind, on each worker. */
+/* Spare items of each kind, on each worker. */
 #define SPARES_MOST 1024
 
 static const char *const state_names[] = {
@@ -69,7 +69,7 @@ static const uint16_t leads_to[] = {
 	/* Delayed: a gateway's request that did not leave, until it is tried again. */
 	[EXCHANGE_FORWARDING] = ONE(SEEKING) | ONE(DELAYED) | ONE(CONNECTING) | ONE(RELAYING) |
 				ONE(DRAINING) | ONE(TUNNEL) | ONE(REPLYING),
-	/* Not a byte of the response's head has left; or it was collected, and opens a socket. */
+	/* No byte of the response's head has left; or it was collected, and opens a socket. */
 	[EXCHANGE_RELAYING] = ONE(DRAINING) | ONE(REPLYING) | ONE(TUNNEL),
 	[EXCHANGE_DRAINING] = 0,
 	[EXCHANGE_TUNNEL] = 0,
@@ -389,8 +389,8 @@ void exchange_free_later(struct exchange *x)
 	loop_free_later(&x->worker->loop, &x->deferred, free_exchange);
 }
 
-/* What has left for another node and was not answered may still come there: not behind what is
- * forwarded from now on. */
+/* A request that has left for another node and was not answered may still arrive there: it must
+ * not arrive behind one that is forwarded from now on. */
 static void leave_owner(struct exchange *x)
 {
 	struct owners *owners = node_owners(x->worker->node);

@@ -41,7 +41,7 @@
 #include "worker/worker.h"
 #include "worker/worker_clock.h"
 
-/* What an exchange is. */
+/* The kinds of exchange. */
 enum exchange_kind {
 	EXCHANGE_REQUEST,
 	EXCHANGE_NODE_GREETING,     /* another node proves that it is one (hop.h): not counted */
@@ -181,9 +181,9 @@ struct exchange_times {
 	uint64_t client_ns;      /* so long it has waited for that */
 };
 
-/* What it has to do with a socket that is read (exchange/switched.h). */
+/* Its part in a socket that is read (exchange/switched.h). */
 struct exchange_tunnel {
-	/* Of a socket whose server speaks HTTP (exchange/collect.h): */
+	/* Fields for a socket whose server speaks HTTP (exchange/collect.h): */
 	bool is_composed;        /* it is a request now */
 	bool collects;           /* its answer is read whole, for the gateway alone */
 	uint32_t message_bytes;  /* of the client's message */
@@ -192,7 +192,7 @@ struct exchange_tunnel {
 
 	struct grip_hold *hold; /* its response is held (exchange/held.h); NULL: it is not */
 
-	/* Of a socket whose server reads frames (exchange/turn_place.h): */
+	/* Fields for a socket whose server reads frames (exchange/turn_place.h): */
 	struct exchange *lead; /* the one before it that it may go together with; NULL: none */
 	uint32_t followers;    /* those that were sent together with this one */
 };
@@ -356,10 +356,10 @@ size_t exchange_bytes(const struct exchange *exchange);
 /* Frees the spare memory of the worker, which ends. */
 void exchange_part_clear(struct exchange_part *part);
 
-/* So much later a node hears what another one does in time. */
+/* Extra time for a timeout that another node enforces, milliseconds. */
 #define EXCHANGE_HOP_SLACK_MS 5000
 
-/* So much is cleared with each request. */
+/* The bytes of struct exchange that are cleared with each request. */
 #define EXCHANGE_CLEARED_BYTES offsetof(struct exchange, turn.ticket)
 _Static_assert(EXCHANGE_CLEARED_BYTES <= 1024, "what is large goes behind the turn's ticket");
 

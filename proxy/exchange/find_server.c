@@ -214,7 +214,7 @@ void find_server(struct exchange *x, bool fresh)
 	uint64_t full = 0;
 
 	x->attempt.line.has_connection = false;
-	/* What is in the pool may carry somebody else's login. */
+	/* A connection in the pool may carry another client's login. */
 	fresh |= exchange_has_affinity(x);
 	if (pool_has_waiters(x->upstream->state) && x->attempt.search == SEARCH_FIRST) {
 		uint64_t servers = bounded_servers(x);

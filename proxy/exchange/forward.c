@@ -157,8 +157,8 @@ void forward_timeout(struct exchange *x)
 		client_advance(client);
 }
 
-/* Not a byte of it left, as its connection had ended before. What was taken of the body is still
- * where it was. */
+/* No byte of it left, as its connection had ended before. The part of the body that was taken is
+ * still where it was. */
 static void never_sent(struct exchange *x)
 {
 	if (x->up.source)
@@ -260,8 +260,9 @@ static void note_sent(struct exchange *x)
 		server_reset_at_death(x->connection);
 }
 
-/* What of the body is here already leaves with the head. It is taken now and not before: until now
- * the connection may turn out to have ended, and then the request goes, whole, on another one. */
+/* The part of the body that is here already leaves with the head. It is taken now and not before:
+ * until now the connection may turn out to have ended, and then the whole request is sent on
+ * another one. */
 static enum pump_result begin_up(struct exchange *x)
 {
 	uint64_t before = x->up.content_bytes;
@@ -279,7 +280,7 @@ static void run_up(struct exchange *x)
 
 	if (exchange_has_sent(x) || !x->up.sink || server_sends_later(x->connection))
 		return;
-	/* Of its first byte forward_send has asked. */
+	/* forward_send has asked about its first byte. */
 	if (x->owner.use.session && x->attempt.request_started && !seek_may_send(x))
 		return;
 	if (!x->attempt.request_started)

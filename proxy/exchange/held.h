@@ -27,7 +27,7 @@ void held_send(struct exchange *exchange, struct slice head, bool ends);
 /* More content of a stream. A client that leaves too much of it unread is cut. */
 void held_append(struct exchange *exchange, struct slice content);
 
-/* That was all of the stream. */
+/* The stream has ended. */
 void held_finish(struct exchange *exchange);
 
 #endif

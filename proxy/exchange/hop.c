@@ -127,7 +127,7 @@ static void warn_of_unread(struct exchange *x)
 			more);
 }
 
-/* What it has and who it is is not said: it may be anybody. */
+/* The answer reveals neither what is served here nor the peer's identity: it may be anybody. */
 static void turn_away(struct exchange *x)
 {
 	x->close_client = true;

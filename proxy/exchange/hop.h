@@ -33,10 +33,10 @@ enum hop_state { HOP_NEW, HOP_CHALLENGED, HOP_PROVEN };
 
 #define HOP_CLIENT_BYTES 128
 
-/* So long one that has proven nothing may be silent: a node sends its hello at once. */
+/* Longest silence of a peer that has not proven to be a node, which sends its hello at once. */
 #define HOP_SILENCE_MS 10000
 
-/* So many of a worker's may have proven nothing; for one more, the oldest of them is closed. */
+/* Unproven peers that a worker keeps; for one more, the oldest of them is closed. */
 #define HOP_UNPROVEN_MOST 2048
 
 /* A connection's. */
@@ -83,7 +83,7 @@ static inline bool hop_is_proven(const struct client *client)
 	return client->hop && client->hop->state == HOP_PROVEN;
 }
 
-/* What TLS has shown of the request's client at the other node; NULL: nothing. */
+/* The TLS identity of the request's client at the other node; NULL: none. */
 static inline const struct tls_identity *hop_identity(const struct hop *hop)
 {
 	return hop->texts ? &hop->identity : NULL;
@@ -111,7 +111,7 @@ static inline bool hop_is_from_node(const struct client *client)
 /* The listener that its client has connected to, here or at another node. */
 const struct conf_listener *client_listener(const struct client *client);
 
-/* Of the node that forwards it: the request's Sluice-Hop. */
+/* The request's Sluice-Hop, from the node that forwards it. */
 void hop_put(struct field_sink *sink, const struct exchange *exchange);
 
 #endif

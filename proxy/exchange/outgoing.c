@@ -11,7 +11,7 @@
 #include "upstream/upstream.h"
 #include "worker/worker_clock.h"
 
-/* What is added to a head besides the fields that were there; the rest is counted exactly. */
+/* Room for what is added to a head besides its own fields, which are counted exactly. */
 #define ADDED_BYTES 4096
 
 #define CLIENT_CERT       SLICE("Client-Cert")
@@ -25,7 +25,7 @@ static void put_request_id(struct field_sink *sink, const struct exchange *x)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* What nodes of a fleet say to each other and to servers: not a client's affair. */
+/* Fields between the nodes of a fleet and to servers: clients neither send nor get them. */
 #define OWN_FIELDS (HTTP_FIELD_BIT(SLUICE_FENCE) | HTTP_FIELD_BIT(SLUICE_HOP))
 /* Rewritten: */
 #define REWRITTEN_FIELDS                                                                           \
@@ -294,7 +294,7 @@ void outgoing_response_make(struct outgoing_response *response, struct exchange 
 	omit_from_response(response);
 }
 
-/* What sluice adds to a response. */
+/* The fields that sluice adds to a response. */
 static void put_own_fields(struct field_sink *sink, const struct outgoing_response *response)
 {
 	const struct exchange *x = response->exchange;
@@ -347,7 +347,7 @@ static bool has_detail(unsigned status)
 	return status == 400 || status == 403 || status == 426;
 }
 
-/* What a caller can do about it, where the status alone does not tell. */
+/* A hint for the caller, where the status alone gives none. */
 static struct slice detail_of(const char *why)
 {
 	static const struct {

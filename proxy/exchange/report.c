@@ -62,7 +62,7 @@ struct scratch {
 	char target[ACCESS_TARGET_BYTES + 256], referer[ACCESS_REFERER_BYTES + 256]; /* redacted */
 };
 
-/* What the client sent, without its secrets. */
+/* The texts of its request, without their secrets. */
 static void read_request(
 	const struct exchange *x, struct scratch *scratch, struct access_line *line)
 {
@@ -88,7 +88,7 @@ static void read_message(const struct exchange *x, struct access_line *line)
 	line->texts[ACCESS_VERSION] = SLICE("websocket");
 }
 
-/* Who sent it. */
+/* Its client and caller. */
 static void read_client(const struct exchange *x, struct scratch *scratch, struct access_line *line)
 {
 	static const uint8_t unset[16];

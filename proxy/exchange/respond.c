@@ -20,7 +20,7 @@
 
 #define PUMP_TURNS 16
 
-/* What is read of an answer that nobody waits for any more, to keep its connection. */
+/* Most bytes read of an answer that has no client any more, to keep its connection. */
 #define FOLLOW_BYTES (1024 * 1024)
 
 static void bad_gateway(struct exchange *x, const char *why)
@@ -299,7 +299,7 @@ void respond_to_head(struct exchange *x)
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-/* Of a server that has read the beginning of such a head, the system has all of it. */
+/* Heads up to this size reach a server's system whole. */
 #define SHORT_HEAD_BYTES 1024
 
 static bool is_short(const struct exchange *x)
@@ -510,7 +510,7 @@ static void begin_tunnel(struct exchange *x)
 
 /* ---- the client left ------------------------------------------------------------------------- */
 
-/* What is left of its request does not come. Where it holds a place, its server learns of that by
+/* The rest of its request does not come. Where it holds a place, its server learns of that by
  * an end and answers or closes: a connection that is closed is read by few before they have done.
  * False: nothing is to be waited for. */
 static bool stop_request(struct exchange *x)
@@ -554,7 +554,7 @@ void exchange_client_gone(struct exchange *x)
 		}
 		return; /* continues alone */
 	}
-	/* What the flow borrowed is gone with the client's connection. */
+	/* The bytes that the flow borrowed are gone with the client's connection. */
 	x->down.sink = NULL;
 	x->down.end_due = false;
 	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;

@@ -12,10 +12,10 @@
 #include "http/problem.h"
 #include "upstream/server_connection.h"
 
-/* So often a node that failed is tried again, and the store asked who the owner is. */
+/* Interval at which a node that failed is tried again and the store is asked for the owner. */
 #define LOOK_MS 200
 
-/* When those may come back that are not served. */
+/* Retry-After of the requests that are not served. */
 #define RETRY_MS 1000
 
 static struct owners *owners_of(const struct exchange *x)
@@ -51,7 +51,7 @@ uint64_t seek_queue_timeout_ms(const struct exchange *x)
 	return x->owner.waited_ms < timeout_ms ? timeout_ms - x->owner.waited_ms : 0;
 }
 
-/* What it has waited at the node that forwards it is part of the same wait. */
+/* The wait at the node that forwards it is part of the same wait. */
 static uint64_t waited_before_ms(const struct exchange *x)
 {
 	uint64_t timeout_ms = x->route->sessions.queue_timeout_ms;

@@ -30,7 +30,7 @@ struct exchange;
 struct seek_steps {
 	void (*begin_here)(struct exchange *exchange); /* its turn, as any */
 	void (*enter)(struct exchange *exchange); /* the queue of x->upstream, or waits for that */
-	/* Of one in its turn: gives its place at the upstream back, and keeps that in the order. */
+	/* In its turn: gives its place at the upstream back, and keeps its place in the order. */
 	void (*yield_place)(struct exchange *exchange);
 	void (*judge_here)(struct exchange *exchange); /* in such a place */
 	void (*forward)(struct exchange *exchange);

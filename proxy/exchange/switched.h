@@ -48,8 +48,8 @@ struct switched_calls {
 	void (*held)(struct exchange *exchange);
 	/* The exchange has ended, and `tunnel.hold` is of no use any more. */
 	void (*let_go)(struct exchange *exchange);
-	/* What tells a server that holds responses who asks: the value of Grip-Sig, empty without a
-	 * key. Valid until the worker's next call. */
+	/* The value of Grip-Sig, by which a server that holds responses knows sluice; empty without
+	 * a key. Valid until the worker's next call. */
 	struct slice (*signature)(struct worker *worker);
 };
 

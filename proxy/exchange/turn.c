@@ -26,10 +26,10 @@
 
 /* ---- without a place ------------------------------------------------------------------------- */
 
-/* So often one that found too many others sent without a place looks again. */
+/* Interval at which an exchange that found too many sent without a place looks again. */
 #define UNPLACED_LOOK_MS 50
 
-/* One that tells of an end: does it have no place, and need none but that? */
+/* Is it a disconnect notice that waits only for a place? */
 static bool waits_for_place(const struct exchange *x)
 {
 	if (x->state == EXCHANGE_QUEUED)

@@ -12,7 +12,7 @@
 #include "http/problem.h"
 #include "worker/worker_clock.h"
 
-/* What says whose it is: its own request, or its handshake's. */
+/* The request that identifies the caller: its own, or its handshake's. */
 struct asker {
 	const struct http_head *head;
 	const struct exchange_facts *facts;
@@ -255,7 +255,7 @@ void turn_judge_again(struct exchange *x)
 
 /* ---- what is refused ------------------------------------------------------------------------- */
 
-/* Of a message that is refused: is it to be delayed whatever its limits say? Then it is. */
+/* Delays a refused message whose route prefers that. False: it stays refused. */
 static __attribute__((noinline)) bool wait_instead(struct exchange *x)
 {
 	const struct conf_websocket *conf = &x->route->websocket;

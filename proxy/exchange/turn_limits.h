@@ -19,8 +19,8 @@ void turn_name_session(struct owner_use *use, char out[OWNER_NAME_BYTES]);
 
 struct identity_input;
 
-/* What keys and matches are evaluated against: its request. Without the route's name, if it has no
- * route yet. */
+/* Fills in its request, against which keys and matches are evaluated. The route's name is empty if
+ * it has no route yet. */
 void turn_fill_identity(const struct exchange *exchange, struct identity_input *input);
 
 /* Determines whom its limits charge, from its own request. Once for each exchange. */

@@ -33,7 +33,7 @@ static bool same_session(const struct exchange *a, const struct exchange *b)
 	       a->gate->verdict.session.lo == b->gate->verdict.session.lo;
 }
 
-/* Those before it on its connection whose answers are still to come. */
+/* The exchanges before it on its connection whose answers are still to come. */
 enum before {
 	BEFORE_NONE,
 	BEFORE_SAME,  /* all in the queue, in the same session and lane */
@@ -150,8 +150,8 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 		x->turn.ticket.retry_after_ms);
 }
 
-/* What it holds in memory while it waits: itself with its parts, and what of its body is here
- * already, which is a block of its connection's. */
+/* The memory that it holds while it waits: itself with its parts, and the part of its body that is
+ * here already, which is a block of its connection's. */
 static uint64_t bytes_of(const struct exchange *x)
 {
 	uint64_t bytes = exchange_bytes(x);

@@ -17,8 +17,8 @@ struct client_rates {
 	enum wait_reason asks;     /* whose rate decides when the time is over; or NONE */
 };
 
-/* What the client's system has taken. That of a unix socket counts more than the bytes, and may
- * grow by more than was sent: the most that was seen is right. */
+/* Bytes that the client's system has taken. The count of a unix socket includes more than the
+ * bytes, and may exceed what was sent: the highest count seen is right. */
 static uint64_t taken(struct downstream *d)
 {
 	uint64_t now = stream_taken(&d->stream);

@@ -31,7 +31,7 @@ static void enter(struct downstream *d, enum downstream_state state)
 static const struct stream_calls calls;
 static void on_deadline(struct deadline *deadline);
 
-/* Of the internal listener: strangers who say nothing must not fill it. */
+/* The internal listener: silent strangers must not fill it. */
 static void begin_hop(struct downstream *d)
 {
 	struct client *oldest = hop_open(&d->client, worker_now_ms(d->worker));
@@ -99,7 +99,7 @@ void downstream_leave_input(struct downstream *d, const struct exchange *exchang
 	if (d->reading != exchange)
 		return;
 	assert(d->input != INPUT_HEAD);
-	/* What is left of a body must never be read as a request. */
+	/* The rest of a body must never be read as a request. */
 	assert(d->input != INPUT_BODY || exchange_has_request(exchange) ||
 		d->state != DOWNSTREAM_OPEN);
 	downstream_set_input(d, INPUT_NONE, NULL);
@@ -128,9 +128,9 @@ static void end_connection(struct downstream *d)
 	loop_free_later(&worker->loop, &d->deferred, free_downstream);
 }
 
-/* What another node is to read before the end, while no request of its is under way here: the
- * answer to one that is on its way already, which says that it has gone nowhere. A node that has
- * sent none closes its end, too. None: its peer is no node, or could not read it. */
+/* The text that another node is to read before the end, while no request of its is under way here:
+ * the answer to one that is on its way already, which says that it has gone nowhere. A node that
+ * has sent none closes its end, too. None: its peer is no node, or could not read it. */
 static struct slice farewell_of(const struct downstream *d)
 {
 	if (d->state != DOWNSTREAM_OPEN || d->client.first || d->input != INPUT_NONE ||
@@ -314,7 +314,7 @@ static bool may_wait(struct downstream *d)
 	return true;
 }
 
-/* What has to be seen to when everything that could be done is. */
+/* Runs when no more progress is possible in this turn. */
 static void settle(struct downstream *d)
 {
 	flush(d);
@@ -404,9 +404,9 @@ static void probe(struct downstream *d)
 	flow_append(&d->out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
-/* What follows is not read now, and neither is a reset behind it: a body that waits for its
- * exchange's turn, what comes behind a request for an upgrade, behind the last request, and behind
- * as many requests as are taken at once. */
+/* Is the following input left unread now, with a reset behind it? It is a body that waits for its
+ * exchange's turn, or comes behind a request for an upgrade, the last request, or as many requests
+ * as are taken at once. */
 static bool leaves_unread(const struct downstream *d)
 {
 	switch (d->input) {
@@ -520,8 +520,7 @@ bool downstream_is_last(const struct downstream *d, const struct exchange *excha
 	bool more = exchange_has_request(exchange) &&
 		    ((d->in.at && buffer_used(&d->in) > 0) || d->stream.readable);
 
-	/* What was pipelined behind it is answered, too, as long as it does not continue for ever.
-	 * */
+	/* Requests pipelined behind it are answered, too, unless they continue for ever. */
 	return !exchange->next &&
 	       (!more || worker_now_ms(d->worker) > d->worker->drain_began_ms + DRAIN_IDLE_MS);
 }

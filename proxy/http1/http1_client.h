@@ -7,7 +7,7 @@
 
 extern const struct client_calls http1_client_calls;
 
-/* Of a request whose body the source brings (struct client_calls). */
+/* The operations of the same names (struct client_calls) for the source of a request's body. */
 bool http1_body_is_whole(struct http1_source *source, struct exchange *exchange);
 bool http1_body_is_short(const struct http1_source *source, const struct exchange *exchange);
 

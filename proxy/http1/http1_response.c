@@ -48,7 +48,7 @@ enum pump_result http1_head(struct http1_sink *sink, struct exchange *x)
 	sink->chunked = chunked;
 	if (!compose_response(x, sink->flow, chunked, false))
 		return PUMP_NO_MEMORY;
-	/* What of the body is here already leaves with the head. */
+	/* The part of the body that is here already leaves with the head. */
 	result = pump_fill_first(&x->down);
 	if (result == PUMP_NO_MEMORY)
 		return result;

@@ -118,7 +118,7 @@ static bool make_room(struct http1_server *server)
 		return false;
 	if (buffer_used(in) == 0)
 		in->start = in->end = 0;
-	/* What is there of a head moves to the front, or gets a block of twice the size. */
+	/* The part of a head that is here moves to the front, or gets a block of twice the size. */
 	return buffer_room(in) > 0 ||
 	       buffer_reserve(in, pool, in->start > 0 ? in->capacity : in->capacity * 2ul);
 }
@@ -162,8 +162,8 @@ static bool replace(struct buffer *in, struct buffer_pool *pool, size_t len, con
 	return true;
 }
 
-/* Of an upstream with `lenient`: made clean in the buffer, in front of the parser. Is what has come
- * of the head ready for that? Only a whole head is, or what can be none. */
+/* For an upstream with `lenient`: cleans a head in the buffer, in front of the parser. False: the
+ * head is not whole yet, and still may become one. */
 static bool make_clean(struct http1_server *server)
 {
 	struct http_parser *parser = &server->parser;

@@ -9,7 +9,7 @@
 #include "worker/node.h"
 #include "worker/worker.h"
 
-/* Those that have been idle longest, the oldest first. */
+/* The connections that have been idle longest, the oldest first. */
 struct candidates {
 	struct downstream *at[IDLE_LOOK];
 	unsigned count;
@@ -98,7 +98,7 @@ static unsigned choose(const struct candidates *found)
 	return chosen;
 }
 
-/* That of a listener's max_connections, or of the process. */
+/* Is it the bound of the listener's max_connections, or of the process? */
 static bool is_of(const struct listener *listener, const struct connection_bound *bound)
 {
 	return listener->binding->bound == bound ||

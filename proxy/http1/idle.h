@@ -12,7 +12,7 @@ struct worker;
 
 #define IDLE_LOOK 16
 
-/* Of this worker's connections that have a place of the bound. NULL: none is idle. */
+/* One of this worker's connections that have a place of the bound. NULL: none is idle. */
 struct idle_link *idle_find(struct worker *worker, const struct connection_bound *bound);
 
 void idle_close(struct idle_link *link);

@@ -12,7 +12,7 @@ void min_rate_begin(struct min_rate *rate, uint64_t per_second, uint64_t grace_m
 	};
 }
 
-/* What so many bytes pay, up to `most_ns` and a second. */
+/* The time that so many bytes are worth, up to `most_ns` and a second. */
 static uint64_t worth_ns(const struct min_rate *rate, uint64_t bytes, uint64_t most_ns)
 {
 	if (bytes / rate->per_second >= most_ns / CLOCK_NS_PER_S + 1)

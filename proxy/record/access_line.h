@@ -29,11 +29,11 @@ enum access_text {
 };
 #define ACCESS_TEXTS (ACCESS_SCHEME + 1)
 
-/* Of texts that may be long. */
+/* Bounds of texts that may be long. */
 #define ACCESS_TARGET_BYTES  3072
 #define ACCESS_REFERER_BYTES 1024
 
-/* So many bytes of each text are in a line at most, escapes included. */
+/* Most bytes of each text in a line, escapes included. */
 extern const uint16_t access_text_bytes[ACCESS_TEXTS];
 
 /* The line owns none of its texts. */

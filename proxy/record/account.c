@@ -60,7 +60,7 @@ static inline __attribute__((always_inline)) void count_caller(
 			worker_now_ns(judged->worker));
 }
 
-/* What most are: admitted, and none of its limits, those in shadow mode included, violated. */
+/* The usual verdict: admitted, and no limit violated, in shadow mode neither. */
 static inline __attribute__((always_inline)) void count_admitted(const struct judged *judged)
 {
 	const struct gate_verdict *verdict = judged->verdict;
