@@ -178,8 +178,8 @@ static bool is_rider(const struct exchange *lead, const struct exchange *x)
 {
 	return x->state == EXCHANGE_HELD && exchange_is_queued(x) && x->turn.question == 0 &&
 	       (x->gate->verdict.outcome == GATE_ADMIT || x->gate->judged_late) &&
-	       !(x->gate->asked_behind && x->gate->receipt.in_bytes != 0) && !exchange_is_event(x) &&
-	       x->use == lead->use && x->route == lead->route;
+	       !(x->gate->asked_behind && x->gate->receipt.in_bytes != 0) &&
+	       !exchange_is_event(x) && x->use == lead->use && x->route == lead->route;
 }
 
 /* May it leave with that now? Nothing of another connection is passed by that. */
