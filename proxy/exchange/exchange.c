@@ -301,7 +301,7 @@ void exchange_close_connection(struct exchange *x, struct server_connection *con
 	server_connection_close(connection);
 }
 
-void exchange_drop_connection(struct exchange *x)
+void exchange_cut_connection(struct exchange *x)
 {
 	if (x->attempt.line.waiter)
 		pool_leave(&x->attempt.line);

@@ -518,8 +518,15 @@ void exchange_forget_answer(struct exchange *exchange);
 /* Closes a connection that was its own; what it has sent leaves under its ownership, or not. */
 void exchange_close_connection(struct exchange *exchange, struct server_connection *connection);
 
-/* Lets go of its connection to the server, cutting it. */
-void exchange_drop_connection(struct exchange *exchange);
+/* Cuts its connection to the server, and gives its place there back. Inline, as most exchanges that
+ * are refused or have ended have none. */
+void exchange_cut_connection(struct exchange *exchange);
+static inline void exchange_drop_connection(struct exchange *exchange)
+{
+	if (exchange->server || exchange->connection || exchange->attempt.line.waiter ||
+		exchange->up.sink || exchange->down.source)
+		exchange_cut_connection(exchange);
+}
 
 /* Cuts both sides. */
 void exchange_abort(struct exchange *exchange, const char *why) __attribute__((cold));
