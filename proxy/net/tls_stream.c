@@ -28,9 +28,9 @@
 /* A connection that is exported is in the memory that it had on its loop, which a round of that
  * may still look at: so it gets other memory on its next loop. */
 struct tls {
-	atomic_uint holders;          /* of this memory: its loop, and each owner of an export */
-	struct tls_wire wire;         /* when it is on a loop */
-	struct stream *over;          /* NULL: on no loop, or its owner has closed it */
+	atomic_uint holders;  /* of this memory: its loop, and each owner of an export; first */
+	struct tls_wire wire; /* when it is on a loop */
+	struct stream *over;  /* NULL: on no loop, or its owner has closed it */
 	struct stream_export carried; /* when it is on none */
 	struct tls_server *server;    /* a role: that of a server, */
 	struct tls_client *client;    /* or of a client; held, the other is NULL */
@@ -564,6 +564,9 @@ static void tls_cut(const struct stream *stream)
 
 static const struct transport transport;
 
+/* The loop that it leaves may drop its hold meanwhile: the number of holders is not copied. */
+enum { MOVED_FROM = offsetof(struct tls, wire) };
+
 /* Its memory for the next loop: other than before, unless it was on none yet. NULL without. */
 static struct tls *move(struct tls *old)
 {
@@ -573,8 +576,9 @@ static struct tls *move(struct tls *old)
 		tls = malloc(sizeof(*tls));
 		if (!tls)
 			return NULL;
-		*tls = *old;
 		atomic_init(&tls->holders, 1);
+		memcpy((char *)tls + MOVED_FROM, (const char *)old + MOVED_FROM,
+			sizeof(*tls) - MOVED_FROM);
 		tls_wire_move(&tls->wire, tls->ssl);
 		drop(old);
 	}
