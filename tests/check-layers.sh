@@ -1,7 +1,7 @@
 #!/bin/sh
 # No room includes one above it, and rooms on one floor not each other, but http and net may know
 # the configuration: throttle | base < loop, conf < http, net < gate, queue, stats, spool, store < body, worker
-# < upstream < site < listen, ownership, record < exchange < tunnel < http1, fleet, semaphore, frames < channels < websocket < gateway < daemon < admin, cli. TAP.
+# < upstream < site < record < listen, ownership < exchange < tunnel < http1, fleet, semaphore, frames < channels < websocket < gateway < daemon < admin, cli. TAP.
 cd "${top_srcdir:-.}" || exit 1
 count=0 failed=0 checked=
 
@@ -59,7 +59,8 @@ check proxy/net base loop conf net
 	check proxy/ownership $below_worker worker upstream ownership
 	check proxy/record $below_worker worker upstream site record
 	for floor in upstream site listen exchange tunnel; do
-		[ $floor != exchange ] || below="$below ownership record"
+		[ $floor != listen ] || below="$below record"
+		[ $floor != exchange ] || below="$below ownership"
 		check "proxy/$floor" $below_worker body worker $below "$floor"
 		below="$below $floor"
 	done

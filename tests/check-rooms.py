@@ -24,7 +24,7 @@ import sys
 TOP = os.environ.get('top_srcdir', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 FLOORS = [['throttle', 'base'], ['words', 'loop'], ['conf'], ['http', 'net'],
           ['gate', 'queue', 'stats', 'spool', 'store'], ['body', 'worker'], ['upstream'], ['site'],
-          ['listen', 'ownership', 'record', 'frames'], ['exchange'], ['tunnel', 'channels'],
+          ['record'], ['listen', 'ownership', 'frames'], ['exchange'], ['tunnel', 'channels'],
           ['http1', 'http2', 'websocket', 'fleet', 'semaphore'], ['gateway'], ['daemon'], ['admin'], ['cli'],
           ['cli/lock'], ['main']]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
