@@ -26,7 +26,8 @@ static bool may_be_a_page(const struct admin_request *request)
 	if (peer && peer->client_addr && peer->client_addr->sa_family == AF_UNIX)
 		return false;
 	return admin_is_from_elsewhere(field(request, MHD_HTTP_HEADER_HOST),
-		field(request, MHD_HTTP_HEADER_ORIGIN), field(request, "Sec-Fetch-Site"));
+		field(request, MHD_HTTP_HEADER_ORIGIN), field(request, "Sec-Fetch-Site"),
+		MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_PROTOCOL) != NULL);
 }
 
 /* What is_signed asks the main thread, which has the key in effect. */

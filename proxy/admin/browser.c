@@ -27,7 +27,8 @@ static bool is_same_origin(const char *origin, const char *host)
 	return at && strcasecmp(at + 3, host) == 0;
 }
 
-bool admin_is_from_elsewhere(const char *host, const char *origin, const char *fetch_site)
+bool admin_is_from_elsewhere(
+	const char *host, const char *origin, const char *fetch_site, bool is_https)
 {
 	struct http_authority authority;
 	char text[HTTP_HOST_BYTES];
@@ -36,7 +37,7 @@ bool admin_is_from_elsewhere(const char *host, const char *origin, const char *f
 		return true;
 	if (origin && (!host || !is_same_origin(origin, host)))
 		return true;
-	if (!host || !*host)
+	if (!host || !*host || is_https)
 		return false;
 	return !http_authority_parse(slice_of(host), &authority) ||
 	       !is_of_this_machine(http_authority_host(&authority, text));

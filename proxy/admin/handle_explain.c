@@ -3,6 +3,8 @@
  *
  *   ?host=api.test&path=/a?b=c&method=GET&scheme=https&address=192.0.2.1&field.X-Api-Key=abc
  *
+ * With listener=NAME, the verdict of its limits of connections is in the answer as well.
+ *
  * The request is written as a client would send it and read by the parser that reads clients'.
  * Limits of a fleet are asked at its store, and the answer is made then.
  */
@@ -18,6 +20,7 @@
 #include "base/clock.h"
 #include "daemon/daemon.h"
 #include "gate/gate.h"
+#include "gate/gate_connection.h"
 #include "gate/matches.h"
 #include "gate/readings.h"
 #include "http/forwarded.h"
@@ -132,6 +135,8 @@ static const char *read_head(struct question *question)
 	return NULL;
 }
 
+static const struct conf_listener *find_listener(const struct conf *conf, const char *name);
+
 static const char *read_question(struct question *question, const struct admin_request *request)
 {
 	const char *method = admin_argument(request, "method");
@@ -148,6 +153,9 @@ static const char *read_question(struct question *question, const struct admin_r
 		return "The request is too long.";
 	if (question->has_control)
 		return "The method, path, host or a field has a control character in it.";
+	const char *listener = admin_argument(request, "listener");
+	if (listener && !find_listener(request->daemon->site->conf, listener))
+		return "There is no such listener.";
 	if (path && *path != '/' && !strstr(path, "://") && strcmp(path, "*") != 0)
 		return "The path does not begin with a slash; expected it as in /account.";
 	const char *wrong = read_head(question);
@@ -234,6 +242,39 @@ static json_t *matches_of(const struct conf *conf, uint64_t holds)
 	return matches;
 }
 
+/* NULL: it has no such name. */
+static const struct conf_listener *find_listener(const struct conf *conf, const char *name)
+{
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		if (strcmp(conf->listeners[i].name, name) == 0)
+			return &conf->listeners[i];
+	}
+	return NULL;
+}
+
+/* The verdict of the listener's limits about a connection from the request's address. NULL: no
+ * listener was named. */
+static json_t *connection_of(const struct admin_request *request)
+{
+	const struct daemon *daemon = request->daemon;
+	const char *name = admin_argument(request, "listener");
+	const char *address = admin_argument(request, "address");
+	const struct conf_listener *listener =
+		name ? find_listener(daemon->site->conf, name) : NULL;
+	struct gate_verdict verdict;
+	uint8_t bytes[16];
+
+	if (!listener || !forwarded_address_parse(slice_of(address ? address : "127.0.0.1"), bytes))
+		return NULL;
+	gate_explain_connection(
+		daemon->site->gate, &listener->limits, bytes, daemon_throttle_ns(daemon), &verdict);
+	json_t *limits = json_array();
+	for (unsigned i = 0; i < verdict.limit_count; i++)
+		json_array_append_new(limits, limit_of(&verdict.limits[i]));
+	return json_pack("{s:s, s:o}", "outcome",
+		verdict.outcome == GATE_ADMIT ? "admit" : "refuse", "limits", limits);
+}
+
 /* `holds`: the matches that do, as bits. */
 static void respond_verdict(struct admin_request *request, const struct conf_route *route,
 	uint64_t holds, const struct gate_verdict *verdict)
@@ -268,6 +309,9 @@ static void respond_verdict(struct admin_request *request, const struct conf_rou
 			verdict->retry_after_ms == UINT64_MAX
 				? json_null()
 				: json_integer((json_int_t)verdict->retry_after_ms));
+	json_t *connection = answer ? connection_of(request) : NULL;
+	if (connection)
+		json_object_set_new(answer, "connection", connection);
 	admin_respond_json(request, 200, answer);
 }
 

@@ -23,6 +23,7 @@
 #include "admin/tokens.h"
 #include "base/log.h"
 #include "conf/conf.h"
+#include "conf/reader.h"
 #include "daemon/binding.h"
 #include "daemon/handover.h"
 #include "daemon/daemon.h"
@@ -37,6 +38,8 @@
 #define MAX_VISITORS    192
 #define IDLE_SECONDS    30
 #define MAX_DAEMONS     16
+#define PEM_BYTES       (1 << 20)
+#define TLS_PRIORITIES  "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 struct admin {
 	struct admin_services services;
@@ -46,6 +49,8 @@ struct admin {
 	bool is_borrowed[MAX_DAEMONS];       /* the path is still that of the process before */
 	struct MHD_Daemon *daemons[MAX_DAEMONS];
 	struct doorman doormen[MAX_DAEMONS];
+	char *certificate, *key; /* PEM; NULL: http. The key is wiped at the end */
+	size_t key_bytes;
 	bool is_quiet[MAX_DAEMONS]; /* another process has the socket, too, and answers there */
 	const struct conf *conf;    /* a hold */
 };
@@ -81,6 +86,35 @@ static bool open_sockets(struct admin *admin, const struct conf *conf, struct ha
 	return true;
 }
 
+/* NULL with a line in the log. */
+static char *read_pem(const struct conf *conf, const char *path, size_t *len)
+{
+	const char *why;
+	char *text = reader_file(path, PEM_BYTES, true, len, &why);
+
+	if (!text)
+		log_error("%s:%u: [admin] certificate: %s: %s",
+			CONF_PLACE_ARGS(conf, conf->admin.certificate_line), path, why);
+	return text;
+}
+
+static bool read_certificate(struct admin *admin, const struct conf *conf)
+{
+	const char *key = conf->admin.certificate_key;
+	size_t len;
+
+	if (!conf->admin.certificate)
+		return true;
+	if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES) {
+		log_error("%s:%u: [admin] certificate: this libmicrohttpd was built without TLS",
+			CONF_PLACE_ARGS(conf, conf->admin.certificate_line));
+		return false;
+	}
+	admin->certificate = read_pem(conf, conf->admin.certificate, &len);
+	admin->key = read_pem(conf, key ? key : conf->admin.certificate, &admin->key_bytes);
+	return admin->certificate && admin->key;
+}
+
 bool admin_open(const struct conf *conf, struct handover *inherited, struct admin **admin_at)
 {
 	char why[512];
@@ -101,7 +135,7 @@ bool admin_open(const struct conf *conf, struct handover *inherited, struct admi
 			log_error("%s:%u: [admin] token: %s",
 				CONF_PLACE_ARGS(conf, conf->admin.token_line), why);
 	}
-	if ((conf->admin.token_path && !admin->services.tokens) ||
+	if ((conf->admin.token_path && !admin->services.tokens) || !read_certificate(admin, conf) ||
 		!open_sockets(admin, conf, inherited)) {
 		admin_close(admin);
 		return false;
@@ -135,20 +169,34 @@ static void on_message(void *ctx, const char *format, va_list arguments)
 	log_debug("admin: %s", text);
 }
 
+/* A unix socket is of this machine: nobody between its ends reads it. */
+static bool has_tls(const struct admin *admin, size_t i)
+{
+	return admin->certificate && !admin->unix_paths[i];
+}
+
 static struct MHD_Daemon *start_daemon(struct admin *admin, size_t i)
 {
 	struct doorman *doorman = &admin->doormen[i];
+	struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, admin->certificate},
+		{MHD_OPTION_HTTPS_MEM_KEY, 0, admin->key},
+		{MHD_OPTION_HTTPS_PRIORITIES, 0, (char[]){TLS_PRIORITIES}},
+		{MHD_OPTION_END, 0, NULL}};
+	struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
+	bool is_https = has_tls(admin, i);
 
 	doorman->most = MAX_VISITORS;
 	/* ITC: admin_hand_over needs it. */
 	return MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG |
-					MHD_ALLOW_SUSPEND_RESUME,
+					MHD_ALLOW_SUSPEND_RESUME |
+					(is_https ? MHD_USE_TLS : MHD_NO_FLAG),
 		0, NULL, NULL, admin_on_request, &admin->services, MHD_OPTION_EXTERNAL_LOGGER,
 		on_message, NULL, MHD_OPTION_LISTEN_SOCKET, admin->sockets[i],
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, doorman, MHD_OPTION_NOTIFY_COMPLETED,
 		admin_on_completed, doorman, MHD_OPTION_UNESCAPE_CALLBACK, admin_unescape, NULL,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_LIMIT,
-		(unsigned)MAX_CONNECTIONS, MHD_OPTION_END);
+		(unsigned)MAX_CONNECTIONS, MHD_OPTION_ARRAY, is_https ? tls : plain,
+		MHD_OPTION_END);
 }
 
 /* Without WebSockets nothing is asked of them. */
@@ -192,11 +240,14 @@ bool admin_start(struct admin *admin, struct daemon *daemon)
 	for (size_t i = 0; good && i < admin->count; i++) {
 		admin->daemons[i] = start_daemon(admin, i);
 		if (!admin->daemons[i]) {
-			log_error("[admin] bind = %s: the server can't start",
-				admin->conf->admin.binds[i].text);
+			log_error("[admin] bind = %s: the server can't start%s",
+				admin->conf->admin.binds[i].text,
+				has_tls(admin, i) ? "; are certificate and key PEM, and a pair?"
+						  : "");
 			return false;
 		}
-		log_info("admin: listening on %s%s", admin->conf->admin.binds[i].text,
+		log_info("admin: listening on %s%s%s", admin->conf->admin.binds[i].text,
+			has_tls(admin, i) ? ", https" : "",
 			admin->services.tokens ? ", tokens are required" : "");
 	}
 	if (!good)
@@ -260,6 +311,10 @@ void admin_close(struct admin *admin)
 #endif
 	pending_free(admin->services.pending);
 	admin_tokens_free(admin->services.tokens);
+	free(admin->certificate);
+	if (admin->key)
+		explicit_bzero(admin->key, admin->key_bytes);
+	free(admin->key);
 	conf_release(admin->conf);
 	free(admin);
 }

@@ -13,7 +13,8 @@
 #define FIELDS_MAX 32
 
 struct call {
-	const char *conf, *admin, *token_file, *limit, *method, *host, *address, *route;
+	const char *conf, *admin, *ca, *token_file, *limit, *method, *host, *address, *listener,
+		*route;
 	const char *hash, *count, *wait_nodes;
 	const char *after, *code, *reason, *wait, *channel; /* of sockets */
 	const char *terms[FIELDS_MAX];

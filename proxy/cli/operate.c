@@ -33,7 +33,8 @@ const char cli_operate_usage[] =
 	"                                                        list the busiest or most refused callers\n"
 	"       sluice callers KEY | --hash HASH [--limit NAME]  print what a caller has used\n"
 	"       sluice reset KEY | --hash HASH [--limit NAME]    forget what a caller has used\n"
-	"       sluice explain PATH [--method M] [--host H] [--address A] [--route R] [--field 'N: V']...\n"
+	"       sluice explain PATH [--method M] [--host H] [--address A] [--listener L]\n"
+	"               [--route R] [--field 'N: V']...\n"
 	"                                                        print what a request would get\n"
 	"       sluice override HASH plan NAME|exempt|deny DURATION, or override HASH end\n"
 	"                                                        treat one caller differently for a time\n"
@@ -56,18 +57,20 @@ const char cli_operate_usage[] =
 	"       sluice log-level error|warn|info|debug           set the log level until the next reload\n"
 	"       sluice config                                    print the configuration in effect\n"
 	"       sluice reload                                    read the configuration again\n"
-	"         these take [-c FILE] or [--admin URL] [--token-file FILE], and [--json]\n";
+	"         these take [-c FILE] or [--admin URL] [--ca FILE] [--token-file FILE], and [--json]\n";
 /* clang-format on */
 
 enum {
 	GIVEN_ADMIN = 256,
 	GIVEN_TOKEN,
+	GIVEN_CA,
 	GIVEN_JSON,
 	GIVEN_LIMIT,
 	GIVEN_METHOD,
 	GIVEN_HOST,
 	GIVEN_ADDRESS,
 	GIVEN_ROUTE,
+	GIVEN_LISTENER,
 	GIVEN_FIELD,
 	GIVEN_HASH,
 	GIVEN_COUNT,
@@ -88,7 +91,8 @@ enum {
 /* A set of options. */
 #define OPTION(given) (1u << ((given)-GIVEN_ADMIN))
 _Static_assert(GIVEN_END - GIVEN_ADMIN <= 32, "a bit for each option");
-#define OPTIONS_OF_ALL (OPTION(GIVEN_ADMIN) | OPTION(GIVEN_TOKEN) | OPTION(GIVEN_JSON))
+#define OPTIONS_OF_ALL                                                                             \
+	(OPTION(GIVEN_ADMIN) | OPTION(GIVEN_CA) | OPTION(GIVEN_TOKEN) | OPTION(GIVEN_JSON))
 
 struct command {
 	const char *word;
@@ -305,11 +309,18 @@ static void print_explain(const json_t *answer)
 		{"BANNED FOR", "banned_ms", TABLE_MS}, {"SHADOW", "shadow", TABLE_TEXT}};
 	const json_t *limits = json_object_get(answer, "limits");
 
+	const json_t *connection = json_object_get(answer, "connection");
+
 	table_print_members(stdout, answer);
 	print_matches(json_object_get(answer, "matches"));
 	if (json_array_size(limits) > 0) {
 		putchar('\n');
 		table_print(stdout, limits, columns, COUNT(columns));
+	}
+	if (connection) {
+		printf("\nconnection: %s\n",
+			json_string_value(json_object_get(connection, "outcome")));
+		table_print(stdout, json_object_get(connection, "limits"), columns, COUNT(columns));
 	}
 }
 
@@ -339,6 +350,7 @@ static int run_explain(struct call *call)
 	query_add(&query, "", "method", call->method);
 	query_add(&query, "", "host", call->host);
 	query_add(&query, "", "address", call->address);
+	query_add(&query, "", "listener", call->listener);
 	query_add(&query, "", "route", call->route);
 	for (size_t i = 0; i < call->field_count; i++)
 		good &= add_field(&query, call->fields[i]);
@@ -371,7 +383,7 @@ static const struct command commands[] = {
 	{"override", 2, 4, cli_override, 0},
 	{"explain", 1, 1, run_explain,
 		OPTION(GIVEN_METHOD) | OPTION(GIVEN_HOST) | OPTION(GIVEN_ADDRESS) |
-			OPTION(GIVEN_ROUTE) | OPTION(GIVEN_FIELD)},
+			OPTION(GIVEN_LISTENER) | OPTION(GIVEN_ROUTE) | OPTION(GIVEN_FIELD)},
 	{"fleet", 0, 0, cli_fleet, OPTION(GIVEN_WAIT_NODES)},
 	{"reload", 0, 0, run_reload, 0},
 	{"usage", 0, 2, cli_usage, OPTION(GIVEN_CSV)},
@@ -384,10 +396,12 @@ static const struct command commands[] = {
 static const struct option options[] = {{"config", required_argument, NULL, 'c'},
 	{"admin", required_argument, NULL, GIVEN_ADMIN},
 	{"token-file", required_argument, NULL, GIVEN_TOKEN},
-	{"json", no_argument, NULL, GIVEN_JSON}, {"limit", required_argument, NULL, GIVEN_LIMIT},
+	{"ca", required_argument, NULL, GIVEN_CA}, {"json", no_argument, NULL, GIVEN_JSON},
+	{"limit", required_argument, NULL, GIVEN_LIMIT},
 	{"method", required_argument, NULL, GIVEN_METHOD},
 	{"host", required_argument, NULL, GIVEN_HOST},
 	{"address", required_argument, NULL, GIVEN_ADDRESS},
+	{"listener", required_argument, NULL, GIVEN_LISTENER},
 	{"route", required_argument, NULL, GIVEN_ROUTE},
 	{"field", required_argument, NULL, GIVEN_FIELD},
 	{"hash", required_argument, NULL, GIVEN_HASH},
@@ -412,6 +426,8 @@ static const char **value_of(struct call *call, int given)
 		return &call->admin;
 	case GIVEN_TOKEN:
 		return &call->token_file;
+	case GIVEN_CA:
+		return &call->ca;
 	case GIVEN_LIMIT:
 		return &call->limit;
 	case GIVEN_METHOD:
@@ -420,6 +436,8 @@ static const char **value_of(struct call *call, int given)
 		return &call->host;
 	case GIVEN_ADDRESS:
 		return &call->address;
+	case GIVEN_LISTENER:
+		return &call->listener;
 	case GIVEN_ROUTE:
 		return &call->route;
 	case GIVEN_HASH:
@@ -550,6 +568,7 @@ int cli_operate(int argc, char **argv)
 		return 2;
 	}
 	int status = remote_find(&call.remote, call.admin, call.conf, call.token_file);
+	call.remote.ca = call.ca;
 	if (status == 0) {
 		status = command->run(&call);
 		if (status == 2)

@@ -7,8 +7,11 @@
 #include <string.h>
 
 #include "admin/tokens.h"
+#include "base/base64.h"
+#include "base/digest.h"
 #include "cli/curl.h"
 #include "conf/conf.h"
+#include "net/tls_pair.h"
 
 #define TIMEOUT_SECONDS 30
 #define ANSWER_MAX      (256 * 1024 * 1024)
@@ -54,6 +57,37 @@ static char *read_token(const char *path)
 	return token;
 }
 
+/* The certificate's key as libcurl has it. NULL with a line on stderr. */
+static char *make_pin(const char *path)
+{
+	unsigned char digest[DIGEST_BYTES];
+	char text[BASE64_TEXT_ROOM(DIGEST_BYTES)], *pin = NULL;
+	const char *why = tls_key_digest(path, digest);
+
+	if (why) {
+		fprintf(stderr, "sluice: %s: %s\n", path, why);
+		return NULL;
+	}
+	base64_write((struct slice){(const char *)digest, DIGEST_BYTES}, text);
+	return asprintf(&pin, "sha256//%s", text) < 0 ? NULL : pin;
+}
+
+/* https to the address, of the configuration's own certificate and no other. */
+static bool use_certificate(struct remote *remote, const char *path)
+{
+	static const char http[] = "http://";
+	char *base = NULL;
+
+	if (remote->socket_path)
+		return true;
+	remote->pin = make_pin(path);
+	if (!remote->pin || asprintf(&base, "https://%s", remote->base + strlen(http)) < 0)
+		return false;
+	free(remote->base);
+	remote->base = base;
+	return true;
+}
+
 static bool read_conf(struct remote *remote, const char *path, bool wants_token)
 {
 	struct conf_errors errors = {0};
@@ -70,7 +104,9 @@ static bool read_conf(struct remote *remote, const char *path, bool wants_token)
 	if (conf->admin.bind_count == 0)
 		fprintf(stderr, "%s: there is no [admin]; sluice can't be asked\n", path);
 	else
-		found = set_address(remote, conf->admin.binds[0].text);
+		found = set_address(remote, conf->admin.binds[0].text) &&
+			(!conf->admin.certificate ||
+				use_certificate(remote, conf->admin.certificate));
 	if (found && wants_token && conf->admin.token_path)
 		remote->token = read_token(conf->admin.token_path);
 	conf_release(conf);
@@ -100,6 +136,7 @@ void remote_clear(struct remote *remote)
 	free(remote->base);
 	free(remote->socket_path);
 	free(remote->token);
+	free(remote->pin);
 	*remote = (struct remote){0};
 }
 
@@ -177,10 +214,29 @@ static void set_options(const struct curl_functions *curl, CURL *call, const str
 	curl->easy_setopt(call, CURLOPT_WRITEDATA, text);
 	if (remote->socket_path)
 		curl->easy_setopt(call, CURLOPT_UNIX_SOCKET_PATH, remote->socket_path);
+	if (remote->ca)
+		curl->easy_setopt(call, CURLOPT_CAINFO, remote->ca);
 	if (body || strcmp(method, "POST") == 0)
 		curl->easy_setopt(call, CURLOPT_POSTFIELDS, body ? body : "");
 	if (strcmp(method, "GET") != 0)
 		curl->easy_setopt(call, CURLOPT_CUSTOMREQUEST, method);
+}
+
+/* Whom the token is sent to is verified before: by authorities and its name, or as the one that has
+ * the configuration's key. False: this libcurl can't. */
+static bool set_pin(const struct curl_functions *curl, CURL *call, const struct remote *remote)
+{
+	if (!remote->pin || remote->ca)
+		return true;
+	if (curl->easy_setopt(call, CURLOPT_PINNEDPUBLICKEY, remote->pin) != CURLE_OK) {
+		fprintf(stderr,
+			"sluice: this libcurl verifies no public keys; --admin https://HOST "
+			"and --ca FILE do without\n");
+		return false;
+	}
+	curl->easy_setopt(call, CURLOPT_SSL_VERIFYPEER, 0L);
+	curl->easy_setopt(call, CURLOPT_SSL_VERIFYHOST, 0L);
+	return true;
 }
 
 static struct curl_slist *add_field(const struct curl_functions *curl, struct curl_slist *fields,
@@ -216,7 +272,9 @@ enum remote_result remote_call(const struct remote *remote, const char *method, 
 		fields = add_field(&curl, fields, "Authorization: Bearer ", remote->token);
 	if (content)
 		fields = add_field(&curl, fields, "Content-Type: ", "application/json");
-	if (call && url && (content || !body)) {
+	if (call && url && (content || !body) && !set_pin(&curl, call, remote)) {
+		result = REMOTE_UNREACHABLE;
+	} else if (call && url && (content || !body)) {
 		set_options(&curl, call, remote, method, url, fields, content, &text);
 		result = perform(&curl, call, remote, &text, answer);
 	} else {

@@ -12,8 +12,10 @@ struct remote {
 	char *base; /* `http://127.0.0.1:8081`; with a socket file its host is of no meaning */
 	char *socket_path; /* NULL: TCP */
 	char *token;       /* NULL: none */
-	unsigned waits_s;  /* by so much an answer may be late */
-	bool is_quiet;     /* an error that it answers is not written to stderr */
+	char *pin;         /* https of the configuration's certificate: its key, as curl has it */
+	const char *ca;   /* PEM file of the authorities for https, not owned; NULL: the system's */
+	unsigned waits_s; /* by so much an answer may be late */
+	bool is_quiet;    /* an error that it answers is not written to stderr */
 };
 
 /*

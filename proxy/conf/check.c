@@ -58,19 +58,29 @@ static bool is_met(const struct instance *instance, const char *key, const char 
 	return !instance_lacks(instance, key);
 }
 
+/* A flag, or an option with the word off, that is not off. */
+static bool is_on(const struct instance *instance, const char *key)
+{
+	const struct option *option = option_find(instance->section, slice_of(key));
+	const struct setting *setting = instance_setting(instance, key);
+
+	return (setting && setting->wrong) || !has_word(option, instance->object, "off");
+}
+
 bool check_has_effect(const struct instance *instance, const struct option *option)
 {
 	const struct option_need *needs = &option->needs;
 
 	return !needs->key || is_met(instance, needs->key, needs->value) ||
 	       (needs->or_value && is_met(instance, needs->key, needs->or_value)) ||
-	       (needs->or_flag && is_met(instance, needs->or_flag, "on"));
+	       (needs->or_flag && is_on(instance, needs->or_flag));
 }
 
-/* A flag that is off is meant to have no effect. */
+/* What is off is meant to have no effect. */
 static bool is_off(const struct instance *instance, const struct option *option)
 {
-	return option->type == &type_flag && has_word(option, instance->object, "off");
+	return (option->type == &type_flag || option->words) &&
+	       has_word(option, instance->object, "off");
 }
 
 static void check_needs(struct build *build, const struct instance *instance)
@@ -363,6 +373,12 @@ static void check_route(struct build *build, const struct instance *instance)
 		build_fail(build, instance, instance_setting_line(instance, "unknown_callers"),
 			"unknown_callers: without [plans] all callers are unknown; expected that "
 			"section, with key = KEY");
+	if (route->sessions.affinity && route->upstream &&
+		route->upstream->send_proxy != CONF_SEND_PROXY_OFF)
+		build_fail(build, instance, instance_setting_line(instance, "upstream_affinity"),
+			"upstream_affinity: with send_proxy a connection of [upstream %s] is one "
+			"client's for one request; expected none",
+			route->upstream->name);
 	if (strip && !can_begin_with(route, route->strip_prefix))
 		build_fail(build, instance, strip->line,
 			"strip_prefix: no path of %s begins with %s; expected the front of the "
@@ -603,6 +619,7 @@ static void check_admin(struct build *build, const struct instance *instance)
 	struct conf_admin *admin = &build->conf->admin;
 
 	admin->token_line = instance_setting_line(instance, "token");
+	admin->certificate_line = instance_setting_line(instance, "certificate");
 	for (size_t i = 0; i < admin->bind_count; i++) {
 		const struct conf_address *bind = &admin->binds[i];
 		if (bind->kind == CONF_ADDRESS_SYSTEMD)
@@ -654,6 +671,7 @@ static void check_listener(struct build *build, const struct instance *instance)
 			"protocols: this sluice was built without HTTP/2; expected http/1.1, or a "
 			"build with libnghttp2");
 #endif
+	resolve_limits(build, instance, "limits", &listener->limits);
 	join_fields_to_set(build, listener);
 }
 

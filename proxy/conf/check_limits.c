@@ -58,6 +58,40 @@ static void check_by_library(struct build *build, const struct instance *instanc
 		build_fail(build, instance, instance->line, "can't be kept: %s", why);
 }
 
+/* Is the key one of addresses? Nothing else is known of a connection. */
+static bool is_of_address(const struct conf_key *key)
+{
+	for (size_t i = 0; i < key->alternative_count; i++) {
+		for (size_t j = 0; j < key->alternatives[i].part_count; j++) {
+			enum key_part_kind kind = key->alternatives[i].parts[j].kind;
+			if (kind != KEY_IP && kind != KEY_IP_PREFIX && kind != KEY_ALL)
+				return false;
+		}
+	}
+	return true;
+}
+
+static void check_limit_of_connections(struct build *build, const struct instance *instance)
+{
+	struct conf_limit *limit = instance->object;
+	const struct setting *key = instance_setting(instance, "key");
+
+	if (limit->unit == CONF_UNIT_BYTES)
+		check_not(build, instance, "rate", "connections are counted, not their bytes",
+			"a number of connections such as 20 per 1s");
+	if (key && !key->wrong && limit->key && !is_of_address(limit->key))
+		build_fail(build, instance, key->line,
+			"key: only the address is known of a connection; expected ip, ip/BITS or "
+			"all");
+	if (limit->delay_max_ms > 0)
+		check_not(build, instance, "on_exceed", "connections are not delayed",
+			"reject, or none");
+	if (limit->of_fleet)
+		check_not(build, instance, "scope",
+			"connections are counted by each node for itself", "node, or none");
+	limit->of_fleet = false; /* what follows from it is not reported */
+}
+
 void check_limit(struct build *build, const struct instance *instance)
 {
 	struct conf_limit *limit = instance->object;
@@ -97,6 +131,8 @@ void check_limit(struct build *build, const struct instance *instance)
 			"it has no effect with concurrency, as a refused request holds no place",
 			"none");
 	}
+	if (limit->of_connections)
+		check_limit_of_connections(build, instance);
 	if (limit->algorithm != CONF_LIMIT_GCRA)
 		check_not(build, instance, "burst", "only gcra has one",
 			"algorithm = gcra with it, or no burst");
@@ -308,6 +344,73 @@ static bool plans_do_more(const struct conf *conf)
 	return conf->unknown == CONF_UNKNOWN_REFUSE;
 }
 
+/* Limits of connections are for listeners, and all others are not. */
+static void check_unit(struct build *build, const struct instance *instance, const char *key,
+	const struct conf_limits *limits, bool of_connections)
+{
+	for (size_t i = 0; i < limits->count; i++) {
+		if (limits->items[i]->of_connections == of_connections)
+			continue;
+		build_fail(build, instance, instance_setting_line(instance, key),
+			"%s: [limit %s] counts %s; expected a limit of %s", key,
+			limits->items[i]->name, of_connections ? "requests" : "connections",
+			of_connections ? "connections (unit = connections)" : "requests");
+	}
+}
+
+static void check_limits_of_listener(struct build *build, const struct instance *instance)
+{
+	const struct conf_listener *listener = instance->object;
+
+	check_unit(build, instance, "limits", &listener->limits, true);
+	if (listener->limits.count > MOST_LIMITS)
+		build_fail(build, instance, instance_setting_line(instance, "limits"),
+			"limits: there are %zu; expected at most %d", listener->limits.count,
+			MOST_LIMITS);
+}
+
+static void check_condition_of_connections(struct build *build, const struct instance *instance)
+{
+	const struct conf_limit *limit = instance->object;
+	uint64_t bits = limit->when.holds | limit->when.fails;
+
+	for (unsigned i = 0; limit->of_connections && i < build->conf->matches.count; i++) {
+		if (bits >> i & 1 && build->conf->matches.items[i].reads_more)
+			build_fail(build, instance, instance_setting_line(instance, "when"),
+				"when: [match %s] tests more than the address, and nothing else is "
+				"known of a connection; expected tests of ip only",
+				build->conf->matches.items[i].name);
+	}
+}
+
+static void check_units_of_route(struct build *build, const struct instance *instance)
+{
+	const struct conf_route *route = instance->object;
+	const struct conf_limit *sockets[] = {route->websocket.max_sockets};
+	const struct conf_limits of_sockets = {.items = sockets, .count = sockets[0] != NULL};
+
+	check_unit(build, instance, "limits", &route->limits, false);
+	check_unit(build, instance, "message_limits", &route->websocket.limits, false);
+	check_unit(build, instance, "max_sockets", &of_sockets, false);
+}
+
+static void check_units(struct build *build)
+{
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		const struct conf_plan *plan = instance->object;
+
+		if (instance->section->id == SECTION_LISTENER)
+			check_limits_of_listener(build, instance);
+		else if (instance->section->id == SECTION_LIMIT)
+			check_condition_of_connections(build, instance);
+		else if (instance->section->id == SECTION_PLAN)
+			check_unit(build, instance, "limits", &plan->limits, false);
+		else if (instance->section->id == SECTION_ROUTE)
+			check_units_of_route(build, instance);
+	}
+}
+
 /* An operator who defines a limit and forgets to name it believes to be protected. */
 static void warn_of_unnamed(struct build *build)
 {
@@ -326,13 +429,18 @@ static void warn_of_unnamed(struct build *build)
 	}
 	for (size_t i = 0; i < conf->plan_count; i++)
 		mark_named(named, &conf->plans[i].limits);
+	for (size_t i = 0; i < conf->listener_count; i++)
+		mark_named(named, &conf->listeners[i].limits);
 	for (const struct instance *instance = build->source->instances; instance;
 		instance = instance->next) {
 		const struct conf_limit *limit = instance->object;
 
 		if (instance->section->id == SECTION_LIMIT && !named[limit->index])
 			build_warn(build, instance, instance->line,
-				"has no effect: no route and no plan names it in its limits");
+				limit->of_connections
+					? "has no effect: no listener names it in its limits"
+					: "has no effect: no route and no plan names it in its "
+					  "limits");
 		if (instance->section->id == SECTION_PLANS && !plans_named)
 			build_warn(build, instance, instance->line,
 				"has no effect: no route has \"plan\" in its limits");
@@ -342,6 +450,7 @@ static void warn_of_unnamed(struct build *build)
 void check_limits_of_routes(struct build *build)
 {
 	warn_of_unnamed(build);
+	check_units(build);
 	check_former_names(build);
 	check_limit_counts(build);
 	check_costs(build);

@@ -75,6 +75,8 @@ static void resolve_tests(struct build *build, const struct instance *instance, 
 		struct match_test *test = &tests->items[i];
 		if (test->operator!= MATCH_HOLDS) {
 			match->reads_route |= test->source.kind == KEY_ROUTE;
+			match->reads_more |=
+				test->source.kind != KEY_IP && test->source.kind != KEY_IP_PREFIX;
 			continue;
 		}
 		const struct conf_match *other =
@@ -104,6 +106,7 @@ static bool visit_tests(struct walk *walk, struct conf_match *match, struct matc
 			continue;
 		is_free = visit(walk, &matches[test->other]);
 		match->reads_route |= matches[test->other].reads_route;
+		match->reads_more |= matches[test->other].reads_more;
 	}
 	return is_free;
 }

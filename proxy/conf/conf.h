@@ -49,6 +49,8 @@ struct conf_admin {
 	size_t bind_count;
 	const char *token_path; /* NULL: none is asked for */
 	unsigned token_line;
+	const char *certificate, *certificate_key; /* PEM; NULL: http; NULL: in the same file */
+	unsigned certificate_line;
 	bool dashboard;
 };
 

@@ -70,7 +70,9 @@ struct conf_limit {
 	bool of_fleet;         /* scope = fleet: of all nodes together */
 	enum conf_fleet_way fleet_way;
 	enum conf_store_down store_down;
-	bool shadow; /* mode = shadow */
+	bool of_connections;   /* unit = connections: counts those of listeners */
+	bool refuses_by_close; /* refuse_by = close, of those; else by a reset */
+	bool shadow;           /* mode = shadow */
 	bool count_refused;
 	uint64_t delay_max_ms; /* on_exceed = delay 2s; 0: reject */
 	struct conf_ban ban;
@@ -81,7 +83,7 @@ struct conf_limit {
 static inline bool conf_limit_is_plain(const struct conf_limit *limit)
 {
 	return limit->algorithm == CONF_LIMIT_RING && limit->unit == CONF_UNIT_REQUESTS &&
-	       !limit->count_refused && limit->ban.count == 0;
+	       !limit->of_connections && !limit->count_refused && limit->ban.count == 0;
 }
 
 enum conf_lane { CONF_LANE_NORMAL, CONF_LANE_HIGH };

@@ -8,9 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "conf/limit.h"
 #include "conf/terms.h"
 
 enum conf_protocol { CONF_PROTOCOL_HTTP1 = 1, CONF_PROTOCOL_HTTP2 = 2 };
+
+/* As many as descriptors allow; with several listeners, a tenth is left to the others. */
+#define CONF_CONNECTIONS_AUTO UINT32_MAX
+
+enum conf_proxy_protocol {
+	CONF_PROXY_PROTOCOL_OFF,
+	CONF_PROXY_PROTOCOL_ON,
+	CONF_PROXY_PROTOCOL_REQUIRED
+};
 
 enum conf_verify { CONF_VERIFY_NONE, CONF_VERIFY_OPTIONAL, CONF_VERIFY_REQUIRED };
 
@@ -35,10 +45,12 @@ struct conf_listener {
 		*binds; /* bind = 0.0.0.0:8080, [::]:8080, unix:/path, systemd:NAME; repeatable */
 	size_t bind_count;
 	struct conf_cidrs trusted_proxies;
-	bool trust_priority;        /* RFC 9218 urgency from clients */
-	bool v6only;                /* default on */
-	uint32_t backlog;           /* 1024 */
-	uint32_t max_connections;   /* over all workers; 0: no bound */
+	enum conf_proxy_protocol proxy_protocol; /* headers from those, off */
+	bool trust_priority;                     /* RFC 9218 urgency from clients */
+	bool v6only;                             /* default on */
+	uint32_t backlog;                        /* 1024 */
+	uint32_t max_connections;   /* over all workers; 0: no bound; CONF_CONNECTIONS_AUTO */
+	struct conf_limits limits;  /* of connections, judged when one comes */
 	uint64_t protocols;         /* bits of enum conf_protocol; http/1.1 */
 	uint32_t max_streams;       /* of HTTP/2: of one connection at once, 100 */
 	uint32_t pipeline_depth;    /* requests of one connection on their way at once, 16 */

@@ -61,6 +61,7 @@ struct conf_match {
 	unsigned index; /* in conf.matches, and the bit in conf_when */
 	struct match_tests all, any;
 	bool reads_route; /* a test of it reads the route's name: not known before a route is */
+	bool reads_more;  /* a test of it reads more than the address: no connection has that */
 };
 
 struct conf_matches {

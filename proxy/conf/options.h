@@ -71,7 +71,7 @@ struct option_need {
 	const char *key;   /* NULL: no need */
 	const char *value; /* a word of that option; else in capitals: any value, but not unset */
 	const char *or_value; /* another word; NULL: none */
-	const char *or_flag;  /* an option that, when on, gives an effect as well; NULL: none */
+	const char *or_flag;  /* an option that gives an effect as well unless it is off; NULL */
 	bool fails;           /* refuses the file; else it is a warning */
 };
 

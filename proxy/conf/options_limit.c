@@ -14,6 +14,10 @@ static const struct option_word algorithms[] = {
 
 static const struct option_word modes[] = {{"enforce", false}, {"shadow", true}, {NULL, 0}};
 
+static const struct option_word units[] = {{"requests", false}, {"connections", true}, {NULL, 0}};
+
+static const struct option_word refusals[] = {{"reset", false}, {"close", true}, {NULL, 0}};
+
 static const struct option_word scopes[] = {{"node", false}, {"fleet", true}, {NULL, 0}};
 
 static const struct option_word fleet_ways[] = {{"lease", CONF_FLEET_LEASE},
@@ -41,6 +45,15 @@ const struct option options_limit[] = {
 	{"concurrency", &type_concurrency, LIVE, AT(amount), BETWEEN(1, 8191),
 		.help = "In place of a rate: maximum number of a caller's requests in progress at "
 			"once."},
+	{"unit", &type_choice, LIVE, AT(of_connections), .fallback = "requests", .words = units,
+		.help = "Whether the limit counts requests (or bytes, if its rate is in bytes), on "
+			"routes and in plans, or the connections of a listener that names it in its "
+			"limits: those opened in a period by rate, those open at once by "
+			"concurrency. Its key may have ip, ip/BITS and all only."},
+	{"refuse_by", &type_choice, LIVE, AT(refuses_by_close), .fallback = "reset",
+		.words = refusals, NEEDS("unit", "connections"),
+		.help = "How a connection over the limit ends, before TLS and before any byte of a "
+			"request is read: by a reset, which costs the least, or by a close."},
 	{"algorithm", &type_word, LIVE, AT(algorithm), .fallback = "ring", .words = algorithms,
 		.help = "With ring, no window exceeds the rate; with gcra, requests are spaced "
 			"evenly, with a burst."},

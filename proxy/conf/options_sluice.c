@@ -34,6 +34,9 @@ static const struct option_word unknown_names[] = {{"first", false}, {"refuse", 
 static const struct option_word protocols[] = {
 	{"h2", CONF_PROTOCOL_HTTP2}, {"http/1.1", CONF_PROTOCOL_HTTP1}, {NULL, 0}};
 
+static const struct option_word proxy_protocols[] = {{"off", CONF_PROXY_PROTOCOL_OFF},
+	{"on", CONF_PROXY_PROTOCOL_ON}, {"required", CONF_PROXY_PROTOCOL_REQUIRED}, {NULL, 0}};
+
 static const struct option_word verify_words[] = {{"none", CONF_VERIFY_NONE},
 	{"optional", CONF_VERIFY_OPTIONAL}, {"required", CONF_VERIFY_REQUIRED}, {NULL, 0}};
 
@@ -164,6 +167,14 @@ const struct option options_admin[] = {
 	{"token", &type_secret_file, AT_START, AT(admin.token_path),
 		.help = "File of the bearer tokens that requests need; required unless all "
 			"addresses are loopback or unix sockets."},
+	{"certificate", &type_path, AT_START, AT(admin.certificate),
+		.help = "PEM file of a certificate with its chain behind it: all addresses but unix "
+			"sockets speak https then. It is read at the start, an upgrade's (SIGUSR2) "
+			"included."},
+	{"certificate_key", &type_path, AT_START, AT(admin.certificate_key),
+		NEEDS("certificate", "FILE"),
+		.help = "PEM file of the certificate's private key, unless it is in the certificate's "
+			"file."},
 	{"dashboard", &type_flag, LIVE, AT(admin.dashboard), .fallback = "on",
 		.help = "Whether the root path serves a dashboard for browsers."},
 };
@@ -222,14 +233,15 @@ const struct option options_listener[] = {
 			"is out of date, its certificates are refused."},
 	{"handshake_timeout", &type_duration, LIVE, AT(handshake_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
-		NEEDS("certificate", "FILE"),
-		.help = "Longest time from accepting a connection to the end of its TLS "
-			"handshake."},
+		.needs = {"certificate", "FILE", NULL, "proxy_protocol", false},
+		.help = "Longest time from accepting a connection to the end of its PROXY header "
+			"and its TLS handshake."},
 	{"max_handshakes", &type_count32, LIVE, AT(max_handshakes), .fallback = "1000",
 		BETWEEN(1, 10 * MILLION),
-		NEEDS("certificate", "FILE"),
-		.help = "Maximum number of connections of each address that are in their TLS "
-			"handshake, over all workers; the oldest is closed for a newer one."},
+		.needs = {"certificate", "FILE", NULL, "proxy_protocol", false},
+		.help = "Maximum number of connections to each address of the listener that are "
+			"before the end of their PROXY header or TLS handshake, over all workers; "
+			"the oldest is closed for a newer one."},
 	{"acme_challenge", &type_path, LIVE, AT(acme_challenge),
 		.help = "Folder in which an ACME client (certbot, uacme) puts its answers: a GET of "
 			"/.well-known/acme-challenge/NAME gets the file NAME in it, before routes and "
@@ -247,6 +259,13 @@ const struct option options_listener[] = {
 	{"trusted_proxies", &type_networks, LIVE, AT(trusted_proxies), .flags = OPTION_REPEATABLE,
 		.help = "Networks whose X-Forwarded-For and Forwarded are trusted, read from "
 			"right to left."},
+	{"proxy_protocol", &type_word, LIVE, AT(proxy_protocol), .fallback = "off",
+		.words = proxy_protocols,
+		.needs = {"trusted_proxies", "NETWORKS", NULL, NULL, true},
+		.help = "Whether connections from trusted_proxies may begin with a header of the "
+			"PROXY protocol, version 1 or 2 (on), or all connections must "
+			"(required). The client's address in it takes the place of the proxy's "
+			"everywhere. A header from any other peer ends its connection."},
 	{"health", &type_flag, LIVE, AT(health), .fallback = "off",
 		.help = "Whether a GET or HEAD of /healthz and /readyz is answered here and not "
 			"forwarded: 200, or 503 for /readyz while a listener cannot accept "
@@ -260,10 +279,15 @@ const struct option options_listener[] = {
 	{"backlog", &type_count32, LIVE, AT(backlog), .fallback = "1024", BETWEEN(1, 65535),
 		.help = "Connections that the kernel queues for each socket until they are "
 			"accepted."},
-	{"max_connections", &type_count32, LIVE, AT(max_connections), .fallback = "0",
+	{"limits", &type_references, LIVE, AT(limits), .flags = OPTION_REPEATABLE,
+		.help = "Limits of connections ([limit] with unit = connections), judged before "
+			"TLS when a connection has come, or when its PROXY header has. One over a "
+			"limit is refused."},
+	{"max_connections", &type_in_flight, LIVE, AT(max_connections), .fallback = "auto",
 		BETWEEN(0, 10 * MILLION),
-		.help = "Maximum number of open connections over all workers, 0 for no bound. For "
-			"a new connection beyond it, the connection that has been idle longest is "
+		.help = "Maximum number of open connections over all workers, 0 for no bound; auto "
+			"is as many as the file descriptors allow for clients, nine tenths of these "
+			"where there are several listeners. For a new connection beyond it, the connection that has been idle longest is "
 			"closed, preferably of an address that has many; while none has been idle "
 			"for 100ms, the new one waits in the backlog."},
 	{"pipeline_depth", &type_count32, LIVE, AT(pipeline_depth), .fallback = "16", BETWEEN(1, 1000),

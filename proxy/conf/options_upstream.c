@@ -34,6 +34,9 @@ static const struct option_word semaphore_downs[] = {
 static const struct option_word server_tls[] = {
 	{"off", CONF_SERVER_TLS_OFF}, {"on", CONF_SERVER_TLS_ON}, {NULL, 0}};
 
+static const struct option_word send_proxies[] = {{"off", CONF_SEND_PROXY_OFF},
+	{"v1", CONF_SEND_PROXY_V1}, {"v2", CONF_SEND_PROXY_V2}, {NULL, 0}};
+
 #define AT(field) OPTION_AT(struct conf_upstream, field)
 /* clang-format off */
 const struct option options_upstream[] = {
@@ -78,11 +81,11 @@ const struct option options_upstream[] = {
 	{"quantum", &type_count32, LIVE, AT(quantum), .fallback = "10", BETWEEN(10, 50),
 		.help = "Number of requests that a session may send before another session has "
 			"its turn."},
-	{"shed_target", &type_duration, LIVE, AT(shed_target_ms), .fallback = "0",
+	{"shed_target", &type_duration, LIVE, AT(shed.target_ms), .fallback = "0",
 		BETWEEN(0, DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Under overload, a request that has waited longer than this when its turn "
 			"comes is answered 503, 0 for never."},
-	{"shed_interval", &type_duration, LIVE, AT(shed_interval_ms), .fallback = "100ms",
+	{"shed_interval", &type_duration, LIVE, AT(shed.interval_ms), .fallback = "100ms",
 		BETWEEN(MS(1), HOURS(1)), .flags = OPTION_DURATION,
 		.help = "An upstream is overloaded when requests have waited for it without a "
 			"pause for this time."},
@@ -159,6 +162,11 @@ const struct option options_upstream[] = {
 		REQUIRES("health_path", "PATH"),
 		.help = "Whether one node of the fleet at a time checks the servers and the "
 			"others read its results; needs [fleet] and health_path."},
+	{"send_proxy", &type_word, LIVE, AT(send_proxy), .fallback = "off", .words = send_proxies,
+		.help = "Version of the PROXY protocol by which servers learn the client's address "
+			"at the beginning of a connection, before TLS. Each connection then serves "
+			"one request, or one WebSocket. Health checks say that they are sluice's "
+			"own."},
 	{"tls", &type_flag, LIVE, AT(tls.is_on), .fallback = "off",
 		.help = "Whether connections to the servers, those of health checks included, are "
 			"encrypted by TLS. A server with https:// before its host, or tls=on "

@@ -24,6 +24,8 @@ struct conf_server {
 	const char *tls_name; /* NULL: the upstream's */
 };
 
+enum conf_send_proxy { CONF_SEND_PROXY_OFF, CONF_SEND_PROXY_V1, CONF_SEND_PROXY_V2 };
+
 enum conf_balance { CONF_BALANCE_ROUND_ROBIN, CONF_BALANCE_LEAST_IN_FLIGHT, CONF_BALANCE_HASH };
 
 #define CONF_SERVERS_MAX    64 /* of an upstream */
@@ -37,6 +39,11 @@ enum conf_semaphore_down { CONF_SEMAPHORE_DOWN_LOCAL, CONF_SEMAPHORE_DOWN_REFUSE
 /* pace = 50 per 1s; 0: none */
 struct conf_pace {
 	uint64_t amount, per_ns;
+};
+
+/* 0: no shedding; 100 */
+struct conf_shed {
+	uint64_t target_ms, interval_ms;
 };
 
 struct conf_upstream {
@@ -54,10 +61,10 @@ struct conf_upstream {
 	enum conf_semaphore_down semaphore_down;
 	uint32_t max_streams; /* responses without end at once, 0: no bound */
 	struct conf_pace pace;
-	uint32_t quantum;                          /* 10..50, 10 */
-	uint64_t shed_target_ms, shed_interval_ms; /* 0: no shedding; 100 */
-	uint64_t connect_timeout_ms;               /* 5s */
-	uint64_t send_timeout_ms;                  /* between two writes of a request, 60s */
+	uint32_t quantum; /* 10..50, 10 */
+	struct conf_shed shed;
+	uint64_t connect_timeout_ms;    /* 5s */
+	uint64_t send_timeout_ms;       /* between two writes of a request, 60s */
 	uint64_t first_byte_timeout_ms; /* from the request's end to the response's first byte, 60s
 					 */
 	uint64_t idle_timeout_ms;       /* between two reads of a response, 60s */
@@ -79,6 +86,7 @@ struct conf_upstream {
 	uint64_t health_interval_ms; /* 5s */
 	uint64_t health_timeout_ms;  /* 2s */
 	bool health_shared;          /* one node of the fleet probes for all, off */
+	enum conf_send_proxy send_proxy; /* each connection is one client's, for one request, off */
 	struct conf_tls tls;
 };
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "loop/deadline.h"
 #include "net/dial.h"
+#include "net/proxy_header.h"
 
 #define FAILS_TO_LEAVE_OUT 2
 #define ANSWER_BYTES       64
@@ -194,22 +195,34 @@ static void fail(struct check *check, const char *why)
 
 /* ---- a probe --------------------------------------------------------------------------------- */
 
+/* The header of the PROXY protocol, which names no client; its length, 0: none is due. */
+static size_t write_header(const struct check *check, char out[static PROXY_WRITTEN_BYTES])
+{
+	enum conf_send_proxy version = check->server->upstream->conf->send_proxy;
+
+	if (version == CONF_SEND_PROXY_OFF)
+		return 0;
+	return proxy_header_write(version == CONF_SEND_PROXY_V1 ? PROXY_VERSION_1 : PROXY_VERSION_2,
+		true, NULL, NULL, out);
+}
+
 static void send_probe(struct check *check)
 {
 	const struct conf_upstream *conf = check->server->upstream->conf;
-	char request[2048];
+	char request[PROXY_WRITTEN_BYTES + 2048];
+	size_t header = check->server->tls ? 0 : write_header(check, request);
 	const char *host = conf->health_host ? conf->health_host
 			   : check->server->conf->address.kind == CONF_ADDRESS_UNIX
 				   ? "localhost"
 				   : check->server->conf->address.text;
-	int len = snprintf(request, sizeof(request),
+	int len = snprintf(request + header, sizeof(request) - header,
 		"GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: sluice-health\r\n"
 		"Connection: close\r\n\r\n",
 		conf->health_path, host);
 
-	struct iovec piece = {request, (size_t)len};
+	struct iovec piece = {request, header + (size_t)len};
 	size_t written;
-	if (len >= (int)sizeof(request) ||
+	if (header + (size_t)len >= sizeof(request) ||
 		stream_write(&check->stream, &piece, 1, &written) != STREAM_OK) {
 		fail(check, "the probe could not be sent");
 		return;
@@ -304,6 +317,10 @@ static void begin_probe(struct check *check)
 	}
 	int error = dial(&check->stream, &check->checks->streams, check->server->tls,
 		(const struct sockaddr *)&address.socket, address.len, &calls);
+	char header[PROXY_WRITTEN_BYTES];
+	size_t len = error == 0 && check->server->tls ? write_header(check, header) : 0;
+	if (len > 0 && !tls_send_first(&check->stream, header, len))
+		error = ENOMEM;
 	if (error != 0) {
 		fail(check, strerror(error));
 		return;

@@ -38,7 +38,8 @@ void descriptors_divide(struct daemon *daemon, const struct conf *conf)
 	daemon->listening.clients_max = (unsigned)(limit.rlim_cur - own) / 2;
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		const struct conf_listener *listener = &conf->listeners[i];
-		if (listener->max_connections > daemon->listening.clients_max)
+		if (listener->max_connections != CONF_CONNECTIONS_AUTO &&
+			listener->max_connections > daemon->listening.clients_max)
 			log_warn("%s:%u: listener %s: max_connections = %u is more than the limit "
 				 "of %u "
 				 "descriptors allows, which is %u clients",

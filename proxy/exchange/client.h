@@ -18,6 +18,7 @@
 #include "body/pump.h"
 
 struct client;
+struct client_entry;
 struct exchange;
 struct forwarded_peer;
 struct forwarding;
@@ -39,8 +40,9 @@ enum client_interim {
 /* The rest of a client that continues as something else. */
 struct client_rest {
 	struct stream_export stream;
-	struct buffer in; /* bytes that it has sent and that were not consumed */
-	struct flow out;  /* what is composed for it; nothing in there is borrowed */
+	struct buffer in;           /* bytes that it has sent and that were not consumed */
+	struct flow out;            /* what is composed for it; nothing in there is borrowed */
+	struct client_entry *entry; /* for listener_client_gone; NULL: none */
 };
 
 struct client_calls {
@@ -128,9 +130,10 @@ struct client {
 	struct forwarding *forwarding; /* what servers learn of it */
 	struct exchange *first;        /* the oldest: only it may write */
 	unsigned work;                 /* requests begun and reads made in this turn */
-	bool again;            /* something has changed: it looks once more before it rests */
-	struct hop *hop;       /* exchange/hop.h; NULL: it is no node of the fleet */
-	struct tls_facts *tls; /* as long as its stream; NULL: without TLS */
+	bool again;                  /* something has changed: it looks once more before it rests */
+	struct hop *hop;             /* exchange/hop.h; NULL: it is no node of the fleet */
+	struct tls_facts *tls;       /* as long as its stream; NULL: without TLS */
+	const struct stream *stream; /* its connection's; NULL: it has none of its own */
 };
 
 static inline void client_advance(struct client *client)

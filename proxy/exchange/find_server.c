@@ -14,6 +14,7 @@
 #include "exchange/exchange.h"
 #include "exchange/forward.h"
 #include "exchange/pin.h"
+#include "http/forwarded.h"
 #include "exchange/reply.h"
 #include "exchange/seek.h"
 #include "exchange/switched.h"
@@ -177,6 +178,38 @@ static bool go_without(
 
 /* Takes the next server and a connection to it, answers, or waits. False: none of these yet, as a
  * connection could not be made and another one may be tried. */
+/* From an address as sockets have it. One of another kind leaves the end as it is. */
+static void set_end(struct proxy_end *end, const struct sockaddr_storage *from, socklen_t len)
+{
+	struct forwarded_peer peer;
+	const struct conf_cidrs none = {0};
+
+	forwarded_peer_init(&peer, (const struct sockaddr *)from, len, &none);
+	if (peer.is_unix)
+		return;
+	memcpy(end->address, peer.address, sizeof(end->address));
+	end->port = peer.port;
+}
+
+/* The caller, whom a trusted proxy may report, has a port only where it is the peer itself. */
+static void know_client(const struct exchange *x, struct server_client *known)
+{
+	static const uint8_t none[16], no_ipv4[16] = {[10] = 0xff, 0xff};
+	const struct forwarded_peer *peer = x->client->peer;
+	const uint8_t *address = x->facts.address;
+	bool is_peer = memcmp(address, peer->address, sizeof(peer->address)) == 0;
+	struct sockaddr_storage local;
+
+	*known = (struct server_client){
+		.is_known = !peer->is_unproven && memcmp(address, none, sizeof(none)) != 0};
+	memcpy(known->address.address, address, sizeof(known->address.address));
+	known->address.port = is_peer ? peer->port : 0;
+	memcpy(known->reached.address, memcmp(address, no_ipv4, 12) == 0 ? no_ipv4 : none,
+		sizeof(known->reached.address));
+	if (x->client->stream)
+		set_end(&known->reached, &local, stream_local(x->client->stream, &local));
+}
+
 static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 {
 	struct upstream *upstream = x->upstream;
@@ -193,8 +226,13 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 		*full = 0;
 		return is_over;
 	}
-	x->connection = server_connection_get(worker, x->server,
-		(struct server_user){x, &events, x->attempt.hash}, fresh, &why, &fault);
+	struct server_user user = {x, &events, x->attempt.hash, NULL};
+	struct server_client client;
+	if (upstream->conf->send_proxy != CONF_SEND_PROXY_OFF && x->client) {
+		know_client(x, &client);
+		user.client = &client;
+	}
+	x->connection = server_connection_get(worker, x->server, user, fresh, &why, &fault);
 	if (x->connection)
 		return true;
 	return go_without(x, fault, why, full);

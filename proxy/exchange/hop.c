@@ -229,16 +229,29 @@ static const struct conf_listener *find_listener(const struct conf *conf, struct
 	return NULL;
 }
 
+/* Marks before a peer's address: see put_peer. */
+static bool take_mark(struct slice *text, char mark)
+{
+	bool has = text->len > 0 && text->at[0] == mark;
+
+	text->at += has;
+	text->len -= has;
+	return has;
+}
+
 static bool take_peer(struct hop *hop, struct slice text)
 {
 	struct sockaddr_in6 address = {.sin6_family = AF_INET6};
+	bool is_unproven = take_mark(&text, '!'), is_https = take_mark(&text, '+');
 	bool is_unix = slice_equal(text, SLICE("unix"));
 
 	if (!is_unix && !forwarded_address_parse(text, address.sin6_addr.s6_addr))
 		return false;
 	forwarded_peer_init(&hop->peer, (const struct sockaddr *)&address,
 		is_unix ? 0 : sizeof(address), &hop->listener->trusted_proxies);
-	hop->peer.is_https = hop->listener->tls.certificates.count > 0;
+	hop->peer.is_unproven = is_unproven;
+	forwarded_peer_judge(&hop->peer, &hop->listener->trusted_proxies);
+	hop->peer.is_https = is_https || hop->listener->tls.certificates.count > 0;
 	return true;
 }
 
@@ -390,6 +403,18 @@ static uint64_t waited_ms_of(const struct exchange *x)
 	return x->owner.waited_ms + (now_ns > since_ns ? (now_ns - since_ns) / CLOCK_NS_PER_MS : 0);
 }
 
+/* With `!` before it if it is never trusted, and `+` if a proxy reports its https. */
+static void put_peer(struct http_out *out, const struct client *client)
+{
+	const struct forwarded_peer *peer = client->peer;
+
+	if (peer->is_unproven)
+		http_out_char(out, '!');
+	if (peer->is_https && client->listener->conf->tls.certificates.count == 0)
+		http_out_char(out, '+');
+	http_out_slice(out, forwarded_peer_text(peer));
+}
+
 void hop_put(struct field_sink *sink, const struct exchange *x)
 {
 	struct http_out *out = &sink->out;
@@ -401,7 +426,7 @@ void hop_put(struct field_sink *sink, const struct exchange *x)
 	http_out_slice(out, SLICE("1 "));
 	http_out_slice(out, slice_of(client->listener->conf->name));
 	http_out_slice(out, SLICE(" "));
-	http_out_slice(out, forwarded_peer_text(client->peer));
+	put_peer(out, client);
 	http_out_slice(out, SLICE(" "));
 	http_out_slice(out, owners_instance(owners));
 	http_out_slice(out, SLICE(" "));

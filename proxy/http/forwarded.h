@@ -18,6 +18,10 @@
  * A peer on a unix socket has no address. It is trusted when the listener trusts any proxy at all;
  * without that its callers are all one, the address `::`.
  *
+ * The address in a header of the PROXY protocol takes the place of the peer's: it is trusted if it
+ * is in the list itself. Where such a header has no address of a client, the peer is never trusted:
+ * what comes behind it is a client's.
+ *
  * IPv4 addresses are written as ::ffff:a.b.c.d everywhere.
  */
 #ifndef HTTP_FORWARDED_H
@@ -36,9 +40,11 @@ struct conf_cidrs;
 /* The other end of a connection, made once when it is accepted. */
 struct forwarded_peer {
 	uint8_t address[16];
+	uint16_t port; /* 0: not known */
 	bool is_unix;
 	bool trusted;
-	bool is_https;    /* the connection is encrypted; set by its owner */
+	bool is_unproven; /* its address is not its client's: never trusted */
+	bool is_https;    /* the connection is encrypted, or a proxy says so; set by its owner */
 	uint8_t text_len; /* `192.0.2.1`, `2001:db8::1`, `unix` */
 	uint8_t node_len; /* as Forwarded names it: `192.0.2.1`, `"[2001:db8::1]"`, `_unix` */
 	char text[46], node[50];

@@ -103,10 +103,12 @@ void forwarded_peer_init(struct forwarded_peer *peer, const struct sockaddr *add
 		memcpy(&in, address, sizeof(in));
 		memcpy(peer->address, ipv4_mapped, sizeof(ipv4_mapped));
 		memcpy(peer->address + 12, &in.sin_addr, 4);
+		peer->port = ntohs(in.sin_port);
 	} else if (len >= sizeof(struct sockaddr_in6) && address->sa_family == AF_INET6) {
 		struct sockaddr_in6 in6;
 		memcpy(&in6, address, sizeof(in6));
 		memcpy(peer->address, &in6.sin6_addr, 16);
+		peer->port = ntohs(in6.sin6_port);
 	} else {
 		peer->is_unix = true;
 	}
@@ -119,6 +121,7 @@ void forwarded_peer_init(struct forwarded_peer *peer, const struct sockaddr *add
 
 void forwarded_peer_judge(struct forwarded_peer *peer, const struct conf_cidrs *trusted)
 {
-	peer->trusted =
-		peer->is_unix ? trusted->count > 0 : forwarded_peer_trusted(trusted, peer->address);
+	peer->trusted = !peer->is_unproven &&
+			(peer->is_unix ? trusted->count > 0
+				       : forwarded_peer_trusted(trusted, peer->address));
 }

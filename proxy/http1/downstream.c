@@ -17,6 +17,7 @@
 #include "http1/idle_wait.h"
 #include "http1/linger.h"
 #include "http1/read_requests.h"
+#include "listen/accepted.h"
 #include "listen/listener.h"
 
 static void enter(struct downstream *d, enum downstream_state state)
@@ -41,27 +42,24 @@ static void begin_hop(struct downstream *d)
 		downstream_close(downstream_of(oldest), "without proof, closed for a new node");
 }
 
-void downstream_accept(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len)
+void downstream_accept(struct worker *worker, struct listener *listener, struct accepted *accepted)
 {
 	struct buffer none = {0};
 
-	downstream_accept_begun(worker, listener, client, peer, peer_len, &none);
+	downstream_accept_begun(worker, listener, accepted, &none);
 }
 
 void downstream_accept_begun(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len,
-	struct buffer *first)
+	struct accepted *accepted, struct buffer *first)
 {
 	struct downstream *d = calloc(1, sizeof(*d));
 
 	if (!d)
-		stream_export_close(client);
-	if (!d || !stream_import(&d->stream, &worker->streams, client, &calls)) {
-		log_error("listener %s: no memory for a connection", listener->conf->name);
+		stream_export_close(&accepted->stream);
+	if (!d || !stream_import(&d->stream, &worker->streams, &accepted->stream, &calls)) {
 		free(d);
 		buffer_release(first, &worker->blocks);
-		listener_connection_closed(listener);
+		accepted_fail(listener, accepted->entry);
 		return;
 	}
 	d->worker = worker;
@@ -72,9 +70,10 @@ void downstream_accept_begun(struct worker *worker, struct listener *listener,
 	d->client.peer = &d->peer;
 	d->client.forwarding = &d->forwarding;
 	d->state = DOWNSTREAM_OPEN;
-	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
-	d->peer.is_https = stream_is_encrypted(&d->stream);
-	d->client.tls = stream_tls(&d->stream);
+	d->entry = accepted->entry;
+	accepted_init_peer(accepted, &d->stream, &d->peer, &listener->conf->trusted_proxies);
+	d->client.stream = &d->stream;
+	d->client.tls = accepted_tls(accepted, &d->stream);
 	d->judged_by = site_part(worker)->use->site->serial;
 	http1_source_init(&d->source, &d->stream, &d->in, &worker->blocks, &d->parser);
 	http1_sink_init(&d->sink, &d->stream, &d->out, &worker->blocks);
@@ -173,7 +172,7 @@ void downstream_close(struct downstream *d, const char *why)
 	d->last = NULL;
 	stream_close(&d->stream); /* last: its peer may ask again when it sees this */
 	end_connection(d);
-	listener_client_gone(d->client.listener);
+	listener_client_gone(d->client.listener, d->entry);
 }
 
 void downstream_leave(struct downstream *d, struct client_rest *rest)
@@ -181,7 +180,7 @@ void downstream_leave(struct downstream *d, struct client_rest *rest)
 	assert(d->input == INPUT_TUNNEL && d->client.first == d->last);
 	idle_list_take_out(&d->client.listener->idle, &d->idle);
 	enter(d, DOWNSTREAM_CLOSED);
-	*rest = (struct client_rest){stream_export(&d->stream), d->in, d->out};
+	*rest = (struct client_rest){stream_export(&d->stream), d->in, d->out, d->entry};
 	d->in = (struct buffer){0};
 	d->out = (struct flow){0};
 	downstream_set_input(d, INPUT_NONE, NULL);

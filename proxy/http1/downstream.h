@@ -19,14 +19,14 @@
 #include "http1/downstream_inside.h"
 #include "worker/worker.h"
 
+struct accepted;
+
 /* Takes an accepted connection over. */
-void downstream_accept(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
+void downstream_accept(struct worker *worker, struct listener *listener, struct accepted *accepted);
 
 /* The same, when `first` was read of it already: it gets that buffer. */
 void downstream_accept_begun(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len,
-	struct buffer *first);
+	struct accepted *accepted, struct buffer *first);
 
 /* Does all that can be done now: writes, reads, begins exchanges. Called whenever anything changed.
  */

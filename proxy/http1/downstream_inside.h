@@ -74,7 +74,8 @@ struct downstream {
 	struct downstream *older, *newer; /* of its listener's that linger (http1/linger.h) */
 	struct idle_link idle;            /* of its listener's, since when it was idle last */
 	struct idle_wait idle_wait;
-	uint64_t written; /* while flushing replies of our own */
+	uint64_t written;           /* while flushing replies of our own */
+	struct client_entry *entry; /* listen/accepted.h; NULL: none */
 	struct forwarded_peer peer;
 	uint64_t judged_by; /* serial of the site whose trusted_proxies the peer was judged by */
 	struct forwarding forwarding; /* what servers learn of it */

@@ -12,6 +12,7 @@
 #include "http2/h2_session.h"
 #include "http2/h2_stream.h"
 #include "http2/h2_wait.h"
+#include "listen/accepted.h"
 
 /* How often one connection runs its streams and writes, before it is the others' turn. */
 #define ROUNDS_MOST 16
@@ -33,17 +34,16 @@ static void await_writes(struct h2_worker *h2)
 	loop_add_stage(&h2->worker->loop, LOOP_WRITE, &h2->write_stage);
 }
 
-static struct h2_connection *make(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len)
+static struct h2_connection *make(
+	struct worker *worker, struct listener *listener, struct accepted *accepted)
 {
 	struct h2_connection *c = calloc(1, sizeof(*c));
 
 	if (!c)
-		stream_export_close(client);
-	if (!c || !stream_import(&c->stream, &worker->streams, client, &calls)) {
-		log_error("listener %s: no memory for a connection", listener->conf->name);
+		stream_export_close(&accepted->stream);
+	if (!c || !stream_import(&c->stream, &worker->streams, &accepted->stream, &calls)) {
 		free(c);
-		listener_connection_closed(listener);
+		accepted_fail(listener, accepted->entry);
 		return NULL;
 	}
 	c->h2 = h2_part(worker);
@@ -54,9 +54,9 @@ static struct h2_connection *make(struct worker *worker, struct listener *listen
 	c->since_ms = worker_now_ms(worker);
 	c->last_ready = &c->ready;
 	c->flooded = H2_FLOOD_NONE;
-	forwarded_peer_init(&c->peer, peer, peer_len, &listener->conf->trusted_proxies);
-	c->peer.is_https = stream_is_encrypted(&c->stream);
-	c->tls = stream_tls(&c->stream);
+	c->entry = accepted->entry;
+	accepted_init_peer(accepted, &c->stream, &c->peer, &listener->conf->trusted_proxies);
+	c->tls = accepted_tls(accepted, &c->stream);
 	c->judged_by = site_part(worker)->use->site->serial;
 	wait_init(&c->wait, worker->loop.base, h2_wait_passed);
 	CHAIN_PUSH(c->h2->connections, c, prev, next);
@@ -95,8 +95,8 @@ static void end_connection(struct h2_connection *c)
 	buffer_release(&c->in, blocks);
 	buffer_release(&c->link.block, blocks);
 	forwarding_clear(&c->forwarding);
-	free(c->address);
-	c->address = NULL;
+	free(c->accepted);
+	c->accepted = NULL;
 	CHAIN_REMOVE(c->h2->connections, c, prev, next);
 	loop_free_later(&c->worker->loop, &c->deferred, free_connection);
 }
@@ -113,7 +113,7 @@ void h2_connection_close(struct h2_connection *c, const char *why)
 	h2_enter(c, H2_CLOSED);
 	stream_close(&c->stream);
 	end_connection(c);
-	listener_client_gone(c->listener);
+	listener_client_gone(c->listener, c->entry);
 }
 
 static bool begin(struct h2_connection *c)
@@ -124,8 +124,8 @@ static bool begin(struct h2_connection *c)
 	}
 	worker_count(c->worker, STATS_CONNECTIONS);
 	worker_count(c->worker, STATS_CONNECTIONS_HTTP2);
-	free(c->address);
-	c->address = NULL;
+	free(c->accepted);
+	c->accepted = NULL;
 	h2_enter(c, H2_OPEN);
 	h2_write_later(c);
 	if (c->worker->draining)
@@ -133,29 +133,28 @@ static bool begin(struct h2_connection *c)
 	return true;
 }
 
-void h2_connection_accept(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len)
+void h2_connection_accept(
+	struct worker *worker, struct listener *listener, struct accepted *accepted)
 {
-	struct h2_connection *c = make(worker, listener, client, peer, peer_len);
+	struct h2_connection *c = make(worker, listener, accepted);
 
 	if (c && begin(c))
 		stream_expect_input(&c->stream);
 }
 
-void h2_connection_accept_plain(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len)
+void h2_connection_accept_plain(
+	struct worker *worker, struct listener *listener, struct accepted *accepted)
 {
-	struct h2_connection *c = make(worker, listener, client, peer, peer_len);
+	struct h2_connection *c = make(worker, listener, accepted);
 
 	if (!c)
 		return;
-	c->address = calloc(1, sizeof(*c->address));
-	if (!c->address) {
+	c->accepted = malloc(sizeof(*c->accepted));
+	if (!c->accepted) {
 		h2_connection_close(c, "no memory");
 		return;
 	}
-	memcpy(c->address, peer, peer_len);
-	c->address_len = peer_len;
+	*c->accepted = *accepted;
 	stream_expect_input(&c->stream);
 }
 
@@ -172,16 +171,15 @@ static void hand_over(struct h2_connection *c)
 		h2_connection_close(c, "no preface of HTTP/2");
 		return;
 	}
-	struct stream_export client = stream_export(&c->stream);
+	struct accepted accepted = *c->accepted;
 	struct buffer first = c->in;
-	struct sockaddr_storage peer = *c->address;
-	socklen_t peer_len = c->address_len;
 
+	accepted.stream = stream_export(&c->stream);
 	c->in = (struct buffer){0};
 	idle_list_take_out(&listener->idle_http2, &c->idle);
 	h2_enter(c, H2_CLOSED);
 	end_connection(c);
-	other->take_begun(worker, listener, &client, (struct sockaddr *)&peer, peer_len, &first);
+	other->take_begun(worker, listener, &accepted, &first);
 	/* The other one counts it by now. */
 	if (atomic_fetch_sub(&worker->node->clients, 1) == 1 && worker->draining)
 		node_wake_workers(worker->node);

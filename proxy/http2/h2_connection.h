@@ -27,12 +27,12 @@ static inline bool h2_worker_is_empty(const struct worker *worker)
 }
 
 /* Takes over a connection on which HTTP/2 was agreed (ALPN). */
-void h2_connection_accept(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
+void h2_connection_accept(
+	struct worker *worker, struct listener *listener, struct accepted *accepted);
 
 /* The same where the first bytes show whether it speaks HTTP/2 (RFC 9113 section 3.3). */
-void h2_connection_accept_plain(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
+void h2_connection_accept_plain(
+	struct worker *worker, struct listener *listener, struct accepted *accepted);
 
 /* Cuts it now, with its streams. `why` for the log. */
 void h2_connection_close(struct h2_connection *connection, const char *why);

@@ -110,8 +110,8 @@ struct h2_connection {
 		taken; /* the client takes nothing more since, of what it has by then */
 	struct idle_link idle;
 
-	struct sockaddr_storage *address; /* GREETING: the peer's, for HTTP/1 */
-	socklen_t address_len;
+	struct accepted *accepted;  /* GREETING: as it came, for HTTP/1 */
+	struct client_entry *entry; /* listen/accepted.h; NULL: none */
 	struct forwarded_peer peer;
 	uint64_t judged_by; /* serial of the site whose trusted_proxies the peer was judged by */
 	struct forwarding forwarding;

@@ -97,6 +97,7 @@ struct h2_stream *h2_stream_new(struct h2_connection *c, int32_t id)
 	stream->client.peer = &c->peer;
 	stream->client.forwarding = &c->forwarding;
 	stream->client.tls = c->tls;
+	stream->client.stream = &c->stream;
 	wait_init(&stream->wait, c->worker->loop.base, on_deadline);
 	h2_source_init(&stream->source, &c->worker->blocks, credit);
 	h2_sink_init(&stream->sink, &c->link, id);

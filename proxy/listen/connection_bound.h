@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/log_pace.h"
+
 /* The bound of one [listener], over its binds and all workers, or of the whole process. */
 struct connection_bound {
 	struct connection_bound *next;
@@ -17,7 +19,9 @@ struct connection_bound {
 	atomic_bool waiting;  /* some worker's listener is at the bound */
 	atomic_bool wanted;   /* it asks the other workers for a place (listen/give_way.h) */
 	atomic_uint gave_way; /* idle connections that were closed for others, and */
-	_Atomic uint64_t next_line_ms; /* when the log may report it again */
+	_Atomic uint64_t next_line_ms;       /* when the log may report it again */
+	struct log_pace refused_headers;     /* of proxies */
+	struct log_pace refused_connections; /* by limits */
 };
 
 #endif

@@ -1,9 +1,15 @@
 /*
- * Connections that are no clients yet: their transport's handshake is under way (net/stream.h).
+ * Connections that are no clients yet: the header of their proxy is still to come, or their
+ * transport's handshake is under way (net/stream.h).
  *
- *   accepted --> has a handshake? --no--------------------------> protocol.take_client
- *                     `--yes--> here --over, protocol chosen------^
+ *   accepted --> has a header or handshake? --no----------------> protocol.take_client
+ *                     `--yes--> here: header --> handshake --over, protocol chosen---^
  *                                 `--failed, too late, or others need the place--> closed
+ *
+ * With proxy_protocol, a connection begins with the header of a trusted proxy, which is looked at
+ * until it is there as a whole, and then taken: what follows it is the transport's. It is refused,
+ * with a line in the log once a minute, when it is malformed or from a peer that is not trusted, or
+ * when it is missing and required.
  *
  * A connection has its place of max_connections and of the descriptors from its acceptance on, and
  * its memory here only during the handshake. Those of a listener are in a list, the oldest first:
@@ -19,13 +25,13 @@
 #define LISTEN_HANDSHAKE_PHASE_H
 
 #include <stdbool.h>
-#include <sys/socket.h>
+#include <stdint.h>
 
 #include "loop/deadline.h"
 
+struct accepted;
 struct handshake;
 struct listener;
-struct stream_export;
 
 #define HANDSHAKE_SILENT_MS 1000
 /* Handshakes of a listener that continue in one turn of the loop; the others wait for the next
@@ -47,9 +53,9 @@ struct handshake_list {
 /* Before the first one. */
 void handshakes_init(struct listener *listener);
 
-/* Takes an accepted connection over, whose transport has a handshake. */
-void handshake_begin(struct listener *listener, struct stream_export *client,
-	const struct sockaddr *peer, socklen_t peer_len);
+/* Takes an accepted connection over, which may begin with a header or whose transport has a
+ * handshake. */
+void handshake_begin(struct listener *listener, struct accepted *accepted);
 
 /* Closes the oldest of the listener's that is silent. False: there is none. */
 bool handshake_give_way(struct listener *listener);

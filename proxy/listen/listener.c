@@ -6,9 +6,9 @@
 
 #include "base/container.h"
 #include "base/log.h"
+#include "listen/accepted.h"
 #include "listen/give_way.h"
 #include "listen/listener_places.h"
-#include "net/tls_stream.h"
 #include "site/certificates.h"
 #include "site/site_use.h"
 #include "site/spare.h"
@@ -113,41 +113,18 @@ static void make_room(struct listener *listener, struct connection_bound *full)
 		deadline_set(&listener->again, now_ms + GIVE_WAY_IDLE_MS, now_ms);
 }
 
-static bool begin_tls(struct listener *listener, struct stream_export *client)
+/* It begins by its PROXY header, by its handshake, or as a client. */
+static void begin_connection(struct listener *listener, struct accepted *accepted)
 {
-	struct tls_server *server = certificates_take(listener->certificates);
-	bool good = tls_accept(server, client);
+	bool has_header = listener->conf->proxy_protocol != CONF_PROXY_PROTOCOL_OFF;
 
-	tls_server_release(server);
-	return good;
-}
-
-/* Its first bytes show which protocol it speaks, where one of those allowed looks at them. */
-static void take_plain(struct listener *listener, struct stream_export *client,
-	const struct sockaddr *peer, socklen_t len)
-{
-	for (const struct protocol *const *p = listener->protocols; *p; p++) {
-		if ((*p)->take_plain && (listener->conf->protocols & (*p)->bit)) {
-			(*p)->take_plain(listener->worker, listener, client, peer, len);
-			return;
-		}
-	}
-	listener_protocol(listener, NULL)
-		->take_client(listener->worker, listener, client, peer, len);
-}
-
-static void take_connection(struct listener *listener, struct stream_export *client,
-	const struct sockaddr *peer, socklen_t len)
-{
-	if (listener->certificates && !begin_tls(listener, client)) {
-		log_error("listener %s: no memory for a connection", listener->conf->name);
-		listener_connection_closed(listener);
+	if (!has_header && (!accepted_is_admitted(listener, accepted) ||
+				   !accepted_begin_tls(listener, accepted)))
 		return;
-	}
-	if (stream_export_has_handshake(client))
-		handshake_begin(listener, client, peer, len);
+	if (has_header || stream_export_has_handshake(&accepted->stream))
+		handshake_begin(listener, accepted);
 	else
-		take_plain(listener, client, peer, len);
+		accepted_take_plain(listener, accepted);
 }
 
 /* At least one is known to wait, or perhaps none. */
@@ -155,9 +132,7 @@ static void accept_some(struct listener *listener, bool one_waits)
 {
 	struct acceptor *acceptor = &listener->acceptor;
 	struct connection_bound *full;
-	struct sockaddr_storage peer;
-	struct stream_export client;
-	socklen_t len;
+	struct accepted accepted;
 
 	for (int i = 0; i < ACCEPT_BATCH && acceptor->accepting; i++) {
 		full = listener_take_places(listener);
@@ -168,18 +143,20 @@ static void accept_some(struct listener *listener, bool one_waits)
 		if (full)
 			return;
 		one_waits = false;
-		int error = acceptor_take(acceptor, &client, &peer, &len);
+		int error = acceptor_take(
+			acceptor, &accepted.stream, &accepted.peer, &accepted.peer_len);
 		listener->is_empty = error != 0;
 		if (error != 0) {
 			listener_give_places(listener);
 			accept_failed(listener, error);
 			return;
 		}
+		accepted.entry = NULL;
 		listener->spare = (struct spare_question){0};
 		end_making_room(listener);
 		listener->connections++;
 		listener->came_ms = worker_now_ms(listener->worker);
-		take_connection(listener, &client, (struct sockaddr *)&peer, len);
+		begin_connection(listener, &accepted);
 	}
 }
 

@@ -41,6 +41,8 @@
 #include "site/spare.h"
 #include "worker/worker.h"
 
+struct accepted;
+struct client_entry;
 struct site_use;
 
 /* Made by the main thread, and freed by it when it is closed and no worker has a listener of it. */
@@ -81,17 +83,16 @@ struct protocol {
 	 * needs; NULL: none. */
 	const char *plain_answer;
 	/* Takes it over; listener_connection_closed is due at its end. */
-	void (*take_client)(struct worker *worker, struct listener *listener,
-		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
+	void (*take_client)(
+		struct worker *worker, struct listener *listener, struct accepted *accepted);
 	/* The same for one without a handshake, whose first bytes show whether it speaks this
 	 * protocol; if not, another one has it. NULL: take_client. */
-	void (*take_plain)(struct worker *worker, struct listener *listener,
-		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
+	void (*take_plain)(
+		struct worker *worker, struct listener *listener, struct accepted *accepted);
 	/* The same as take_client, when some was read already: it gets the buffer. NULL: it takes
 	 * no such client. */
 	void (*take_begun)(struct worker *worker, struct listener *listener,
-		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len,
-		struct buffer *first);
+		struct accepted *accepted, struct buffer *first);
 	/* Closes one that only lingers, for one that comes. False: there is none. */
 	bool (*give_way)(struct listener *listener);
 	/* One of this worker's that is idle and has a place of the bound (NULL: there is none), and
@@ -164,10 +165,11 @@ void listeners_free(struct worker *worker);
  * it allows. */
 const struct protocol *listener_protocol(const struct listener *listener, const char *name);
 
-/* A client of this listener's, which counts among the node's, has left. */
-void listener_client_gone(struct listener *listener);
+/* A client of this listener's, which counts among the node's, has left; its entry (or NULL) is
+ * freed. */
+void listener_client_gone(struct listener *listener, struct client_entry *entry);
 
-/* A connection of this listener has closed. */
-void listener_connection_closed(struct listener *listener);
+/* A connection of this listener has closed; its entry (or NULL) is freed. */
+void listener_connection_closed(struct listener *listener, struct client_entry *entry);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "listen/client_entry.h"
 #include "listen/listener.h"
 #include "site/site_use.h"
 #include "worker/worker.h"
@@ -57,12 +58,25 @@ static void give_place(struct listener *listener, struct connection_bound *bound
 	node_command_workers(listener->worker->node, WORKER_ACCEPT);
 }
 
+/* 0: no bound but that of the descriptors. By default, one of several listeners leaves the others a
+ * tenth of what these allow: a flood at one of them does not keep out the clients of another, and
+ * not the fleet's nodes. */
+static uint32_t max_connections(const struct listener *listener)
+{
+	uint32_t max = listener->conf->max_connections;
+	unsigned clients_max = node_listening(listener->worker->node)->clients_max;
+
+	if (max != CONF_CONNECTIONS_AUTO)
+		return max;
+	return listener->use->site->conf->listener_count > 1 ? clients_max - clients_max / 10 : 0;
+}
+
 struct connection_bound *listener_take_places(struct listener *listener)
 {
 	struct listening *listening = node_listening(listener->worker->node);
 	struct connection_bound *bound = listener->binding->bound;
 
-	if (!take_place(listener, bound, listener->conf->max_connections))
+	if (!take_place(listener, bound, max_connections(listener)))
 		return bound;
 	if (take_place(listener, &listening->descriptors, listening->clients_max))
 		return NULL;
@@ -103,8 +117,9 @@ void listener_release(struct listener *listener)
 	free(listener);
 }
 
-void listener_connection_closed(struct listener *listener)
+void listener_connection_closed(struct listener *listener, struct client_entry *entry)
 {
+	client_entry_end(listener->worker, entry);
 	listener->connections--;
 	listener_give_places(listener);
 	if (listener->retry.at_ms != DEADLINE_NEVER)
@@ -112,13 +127,13 @@ void listener_connection_closed(struct listener *listener)
 	listener_release(listener);
 }
 
-void listener_client_gone(struct listener *listener)
+void listener_client_gone(struct listener *listener, struct client_entry *entry)
 {
 	struct worker *worker = listener->worker;
 
 	if (atomic_fetch_sub(&worker->node->clients, 1) == 1 && worker->draining)
 		node_wake_workers(worker->node);
-	listener_connection_closed(listener);
+	listener_connection_closed(listener, entry);
 }
 
 const struct protocol *listener_protocol(const struct listener *listener, const char *name)

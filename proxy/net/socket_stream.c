@@ -81,6 +81,23 @@ static enum stream_result socket_read(struct stream *stream, struct buffer *buff
 	return stream_note_end(stream, n < 0 ? errno : 0);
 }
 
+static enum stream_result socket_peek(struct stream *stream, struct buffer *buffer)
+{
+	ssize_t n;
+
+	do {
+		n = recv(fd_of(stream), buffer->at + buffer->end, buffer_room(buffer), MSG_PEEK);
+	} while (n < 0 && errno == EINTR);
+	stream->readable = false;
+	if (n > 0) {
+		buffer->end += (uint32_t)n;
+		return STREAM_OK;
+	}
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		return STREAM_AGAIN;
+	return stream_note_end(stream, n < 0 ? errno : 0);
+}
+
 static ssize_t send_pieces(int fd, const struct iovec *pieces, int count)
 {
 	struct msghdr message = {
@@ -165,6 +182,13 @@ static void socket_keep_alive(struct stream *stream)
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */
+
+static socklen_t socket_local(const struct stream *stream, struct sockaddr_storage *address)
+{
+	socklen_t len = sizeof(*address);
+
+	return getsockname(fd_of(stream), (struct sockaddr *)address, &len) == 0 ? len : 0;
+}
 
 static int socket_error(const struct stream *stream)
 {
@@ -291,15 +315,26 @@ static void socket_discard(struct transport_carried *from)
 	carried->fd = -1;
 }
 
+static void socket_reject(struct transport_carried *from)
+{
+	struct socket_carried *carried = carried_of(from);
+
+	carried->is_bound = false;
+	set_reset(carried->fd, true);
+	socket_discard(from);
+}
+
 static const struct transport sockets = {
 	.name = "socket",
 	.read = socket_read,
+	.peek = socket_peek,
 	.write = socket_write,
 	.end_output = socket_end_output,
 	.reset_at_close = socket_reset_at_close,
 	.limit_unsent = socket_limit_unsent,
 	.keep_alive = socket_keep_alive,
 	.reset_at_death = socket_reset_at_death,
+	.local = socket_local,
 	.error = socket_error,
 	.is_cut = socket_is_cut,
 	.has_input = socket_has_input,
@@ -311,6 +346,7 @@ static const struct transport sockets = {
 	.import = socket_import,
 	.is_silent = socket_is_silent,
 	.discard = socket_discard,
+	.reject = socket_reject,
 };
 
 bool socket_stream_open(struct stream *stream, struct stream_loop *loop, int fd, bool connected,

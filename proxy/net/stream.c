@@ -312,3 +312,11 @@ void stream_export_close(struct stream_export *from)
 {
 	from->transport->discard(&from->carried);
 }
+
+void stream_export_reset(struct stream_export *from)
+{
+	if (from->transport->reject)
+		from->transport->reject(&from->carried);
+	else
+		from->transport->discard(&from->carried);
+}

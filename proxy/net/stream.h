@@ -131,6 +131,19 @@ static inline enum stream_result stream_handshake(struct stream *stream, const c
 	return stream->transport->handshake(stream, why);
 }
 
+/* Has it a handshake, so that nothing may be read or written before? */
+static inline bool stream_has_handshake(const struct stream *stream)
+{
+	return stream->transport->handshake != NULL;
+}
+
+/* Looks at what has arrived, as far as there is room for it: it stays to be read. OK: some bytes,
+ * and the stream is woken when there are more. */
+static inline enum stream_result stream_peek(struct stream *stream, struct buffer *buffer)
+{
+	return stream->read_ended ? STREAM_END : stream->transport->peek(stream, buffer);
+}
+
 /* The protocol that the handshake has chosen, by its name in ALPN; NULL: it has chosen none. */
 static inline const char *stream_protocol(const struct stream *stream)
 {
@@ -223,6 +236,12 @@ static inline void stream_limit_unsent(struct stream *stream, unsigned bytes)
 		stream->transport->limit_unsent(stream, bytes);
 }
 
+/* The address by which the peer has reached us; its length, 0: none is known. Asks the system. */
+static inline socklen_t stream_local(const struct stream *stream, struct sockaddr_storage *address)
+{
+	return stream->transport->local ? stream->transport->local(stream, address) : 0;
+}
+
 /* ---- state that has to be asked for ---------------------------------------------------------- */
 
 /* The result of connecting: 0 for success, else an errno value. */
@@ -308,5 +327,7 @@ bool stream_import(struct stream *stream, struct stream_loop *loop, struct strea
 bool stream_export_is_silent(const struct stream_export *from);
 
 void stream_export_close(struct stream_export *from);
+/* The same, and the peer sees a reset where the transport knows one. */
+void stream_export_reset(struct stream_export *from);
 
 #endif

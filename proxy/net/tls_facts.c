@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "net/proxy_header.h"
 #include "net/tls_server.h"
 
 #define HOST_BYTES 256
@@ -127,13 +128,23 @@ static void put_fact(FILE *out, const SSL *ssl, X509 *certificate, enum tls_fact
 	}
 }
 
+/* The facts' texts, one behind the other, become those of the identity. */
+static size_t set_facts(struct tls_facts *facts, const size_t ends[TLS_FACTS])
+{
+	size_t start = 0;
+
+	for (unsigned i = 0; i < TLS_FACTS; start = ends[i++])
+		facts->identity->facts[i] = (struct slice){facts->texts + start, ends[i] - start};
+	return start;
+}
+
 const struct tls_identity *tls_facts_identify(struct tls_facts *facts)
 {
-	X509 *certificate = SSL_get0_peer_certificate(facts->ssl);
-	size_t ends[TLS_FACTS + 1], size = 0, start = 0;
+	size_t ends[TLS_FACTS + 1], size = 0, start;
 
-	if (facts->identity)
+	if (facts->identity || !facts->ssl)
 		return facts->identity;
+	X509 *certificate = SSL_get0_peer_certificate(facts->ssl);
 	FILE *out = open_memstream(&facts->texts, &size);
 	facts->identity = calloc(1, sizeof(*facts->identity));
 	for (unsigned i = 0; out && i < TLS_FACTS; i++) {
@@ -150,13 +161,114 @@ const struct tls_identity *tls_facts_identify(struct tls_facts *facts)
 		return NULL;
 	}
 	struct tls_identity *identity = facts->identity;
-	for (unsigned i = 0; i < TLS_FACTS; start = ends[i++])
-		identity->facts[i] = (struct slice){facts->texts + start, ends[i] - start};
+	start = set_facts(facts, ends);
 	if (size - start > FIELDS_MOST)
 		return identity;
 	identity->certificate = (struct slice){facts->texts + start, ends[TLS_FACTS] - start};
 	identity->chain = (struct slice){facts->texts + ends[TLS_FACTS], size - ends[TLS_FACTS]};
 	return facts->identity;
+}
+
+/* ---- a proxy's report -------------------------------------------------------------------------
+ */
+
+/* `TLSv1.3` as `1.3`; other words are none. */
+static void put_reported_version(FILE *out, struct slice version)
+{
+	struct slice number = {version.at + 4, version.len - 4};
+
+	if (version.len < 5 || version.len > 8 || memcmp(version.at, "TLSv", 4) != 0)
+		return;
+	for (size_t i = 0; i < number.len; i++) {
+		if (number.at[i] != '.' && (number.at[i] < '0' || number.at[i] > '9'))
+			return;
+	}
+	fprintf(out, "%.*s%s", SLICE_ARGS(number), number.len == 1 ? ".0" : "");
+}
+
+static void put_reported_name(FILE *out, struct slice name)
+{
+	bool is_good = name.len < HOST_BYTES;
+
+	for (size_t i = 0; i < name.len; i++)
+		is_good &= name.at[i] > ' ' && name.at[i] <= '~';
+	for (size_t i = 0; i < name.len && is_good; i++)
+		fputc(name.at[i] >= 'A' && name.at[i] <= 'Z' ? name.at[i] | 0x20 : name.at[i], out);
+}
+
+/* As a subject of that name alone (RFC 4514 section 2.4), so that no name can pass for a subject
+ * with more in it. */
+static void put_reported_subject(FILE *out, struct slice name)
+{
+	for (size_t i = 0; i < name.len; i++) {
+		if ((unsigned char)name.at[i] < ' ' || name.at[i] == 0x7f)
+			return;
+	}
+	if (name.len > 0)
+		fputs("CN=", out);
+	for (size_t i = 0; i < name.len; i++) {
+		bool is_edge = i == 0 || i + 1 == name.len;
+		if (strchr(",+\"\\<>;=", name.at[i]) || (is_edge && name.at[i] == ' ') ||
+			(i == 0 && name.at[i] == '#'))
+			fputc('\\', out);
+		fputc(name.at[i], out);
+	}
+}
+
+static void put_reported_fact(
+	FILE *out, const struct proxy_header *header, const X509 *certificate, enum tls_fact fact)
+{
+	unsigned char digest[EVP_MAX_MD_SIZE];
+	unsigned len = 0;
+
+	switch (fact) {
+	case TLS_FACT_VERSION:
+		if (header->is_tls)
+			put_reported_version(out, header->tls_version);
+		break;
+	case TLS_FACT_NAME:
+		put_reported_name(out, header->authority);
+		break;
+	case TLS_FACT_SUBJECT:
+		if (certificate)
+			put_subject(out, certificate);
+		else
+			put_reported_subject(out, header->common_name);
+		break;
+	case TLS_FACT_SAN:
+		if (certificate)
+			put_san(out, certificate);
+		break;
+	case TLS_FACT_FINGERPRINT:
+		if (certificate)
+			X509_digest(certificate, EVP_sha256(), digest, &len);
+		for (unsigned i = 0; i < len; i++)
+			fprintf(out, "%02x", digest[i]);
+		break;
+	case TLS_FACTS:
+		break;
+	}
+}
+
+bool tls_facts_report(struct tls_facts *facts, const struct proxy_header *header)
+{
+	const unsigned char *der = (const unsigned char *)header->certificate.at;
+	X509 *certificate = der ? d2i_X509(NULL, &der, (long)header->certificate.len) : NULL;
+	size_t ends[TLS_FACTS], size = 0;
+
+	*facts = (struct tls_facts){.identity = calloc(1, sizeof(*facts->identity))};
+	FILE *out = open_memstream(&facts->texts, &size);
+	for (unsigned i = 0; out && i < TLS_FACTS; i++) {
+		put_reported_fact(out, header, certificate, (enum tls_fact)i);
+		ends[i] = (size_t)ftell(out);
+	}
+	X509_free(certificate);
+	if (!out || fclose(out) != 0 || !facts->identity) {
+		tls_facts_clear(facts);
+		return false;
+	}
+	set_facts(facts, ends);
+	return true;
 }
 
 void tls_facts_clear(struct tls_facts *facts)
@@ -169,9 +281,11 @@ void tls_facts_clear(struct tls_facts *facts)
 
 bool tls_facts_is_misdirected(const struct tls_facts *facts, struct slice host)
 {
-	const char *asked = SSL_get_servername(facts->ssl, TLSEXT_NAMETYPE_host_name);
 	char text[HOST_BYTES];
 
+	if (!facts->ssl)
+		return false;
+	const char *asked = SSL_get_servername(facts->ssl, TLSEXT_NAMETYPE_host_name);
 	if (host.len == 0 || host.len >= sizeof(text) ||
 		(asked && slice_equal_nocase(host, slice_of(asked))))
 		return false;

@@ -1,6 +1,8 @@
 /*
  * Facts that the handshake of a client's connection over TLS has shown. The stream (net/stream.h)
  * owns them, and they are valid as long as it is, on whichever loop.
+ * Or facts that a proxy reports of the client's TLS (net/proxy_header.h): then the connection's
+ * entry (listen/client_entry.h) owns them.
  */
 #ifndef NET_TLS_FACTS_H
 #define NET_TLS_FACTS_H
@@ -9,6 +11,7 @@
 
 #include "base/slice.h"
 
+struct proxy_header;
 struct ssl_st;
 struct tls_server;
 
@@ -28,7 +31,7 @@ struct tls_identity {
 };
 
 struct tls_facts {
-	struct ssl_st *ssl;
+	struct ssl_st *ssl; /* NULL: by a proxy's report, and the identity is there */
 	struct tls_server *server;
 	struct tls_identity *identity; /* when it was asked for */
 	char *texts;                   /* its */
@@ -37,6 +40,10 @@ struct tls_facts {
 /* Made when it is asked for first, and the facts' own. NULL without memory. */
 const struct tls_identity *tls_facts_identify(struct tls_facts *facts);
 void tls_facts_clear(struct tls_facts *facts);
+
+/* The facts that a header of the PROXY protocol reports; of a certificate that it has only the
+ * common name of, the subject is that. False without memory, and the facts are clear. */
+bool tls_facts_report(struct tls_facts *facts, const struct proxy_header *header);
 
 /*
  * Is a request for this host (in lower case, without port) one for another connection, as the

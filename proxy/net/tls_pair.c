@@ -1,6 +1,8 @@
 #include "net/tls_pair.h"
 
+#include <errno.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <stdint.h>
@@ -61,4 +63,21 @@ bool tls_pair_use(SSL_CTX *context, const struct tls_pair *pair, char *why, size
 		return tls_report(why, size, pair->key,
 			is_of_another() ? "the key is not the certificate's" : "can't use the key");
 	return true;
+}
+
+const char *tls_key_digest(const char *path, unsigned char digest[static DIGEST_BYTES])
+{
+	FILE *file = fopen(path, "re");
+	unsigned char *der = NULL;
+
+	if (!file)
+		return strerror(errno);
+	X509 *certificate = PEM_read_X509(file, NULL, NULL, NULL);
+	int len = certificate ? i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &der) : 0;
+	if (len > 0)
+		digest_make((struct slice){(const char *)der, (size_t)len}, digest);
+	OPENSSL_free(der);
+	X509_free(certificate);
+	fclose(file);
+	return len > 0 ? NULL : "it has no certificate";
 }

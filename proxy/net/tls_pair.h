@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/digest.h"
+
 struct ssl_ctx_st;
 
 /* PEM files; `key` may be the file of the certificate, and that may have the chain behind it. */
@@ -17,6 +19,10 @@ struct tls_pair {
 
 /* The context presents it. False: `why` says why, and names the file. */
 bool tls_pair_use(struct ssl_ctx_st *context, const struct tls_pair *pair, char *why, size_t size);
+
+/* SHA-256 of the public key (SubjectPublicKeyInfo) of the first certificate in a PEM file. NULL, or
+ * why there is none. */
+const char *tls_key_digest(const char *path, unsigned char digest[static DIGEST_BYTES]);
 
 /* The reason of what OpenSSL has just refused. */
 const char *tls_reason(void);

@@ -127,7 +127,7 @@ static enum stream_result tls_handshake(struct stream *stream, const char **why)
 	struct tls *tls = tls_of(stream);
 
 	*why = "it ended";
-	if (tls->client && !tls->wire.under.writable && tls_wire_sent(&tls->wire) == 0)
+	if (tls->client && !tls->wire.under.writable && tls->wire.under.sent == 0)
 		return STREAM_AGAIN; /* not connected yet */
 	if (tls_wire_has_pending(&tls->wire) && !tls_wire_flush(&tls->wire) &&
 		tls->wire.under.failed)
@@ -387,12 +387,17 @@ static void tls_keep_alive(struct stream *stream)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
+static socklen_t tls_local(const struct stream *stream, struct sockaddr_storage *address)
+{
+	return stream_local(&tls_of(stream)->wire.under, address);
+}
+
 /* Once something was sent, the handshake knows more: an alert, say, that came before a reset. */
 static int tls_error(const struct stream *stream)
 {
 	struct tls *tls = tls_of(stream);
 
-	return tls->client && tls_wire_sent(&tls->wire) > 0 ? 0 : stream_error(&tls->wire.under);
+	return tls->client && tls->wire.under.sent > 0 ? 0 : stream_error(&tls->wire.under);
 }
 
 static bool tls_is_cut(const struct stream *stream)
@@ -502,7 +507,10 @@ void tls_end_leaving(struct stream_loop *loop)
 static void on_under(struct stream *under)
 {
 	struct tls *tls = CONTAINER_OF(under, struct tls, wire.under);
-	bool is_flushed = tls_wire_flush(&tls->wire);
+	/* That it is connected is for the handshake to see: a write would take the error away. */
+	bool is_connecting = tls->over && tls->client && !tls->is_shaken && under->sent == 0;
+	bool is_flushed =
+		is_connecting ? !tls_wire_has_pending(&tls->wire) : tls_wire_flush(&tls->wire);
 
 	if (!tls->over) {
 		if (is_flushed || under->failed || stream_is_cut(under))
@@ -638,6 +646,7 @@ static const struct transport transport = {
 	.limit_unsent = tls_limit_unsent,
 	.keep_alive = tls_keep_alive,
 	.reset_at_death = tls_reset_at_death,
+	.local = tls_local,
 	.error = tls_error,
 	.is_cut = tls_is_cut,
 	.has_input = tls_has_input,
@@ -712,6 +721,11 @@ int tls_connect(struct stream *stream, struct stream_loop *loop, struct tls_clie
 		free(tls);
 	}
 	return error;
+}
+
+bool tls_send_first(struct stream *stream, const char *bytes, size_t len)
+{
+	return tls_wire_put(&tls_of(stream)->wire, bytes, len);
 }
 
 bool tls_connect_socket(struct stream *stream, struct stream_loop *loop, struct tls_client *client,

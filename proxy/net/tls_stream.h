@@ -39,6 +39,10 @@ int tls_connect(struct stream *stream, struct stream_loop *loop, struct tls_clie
 bool tls_connect_socket(struct stream *stream, struct stream_loop *loop, struct tls_client *client,
 	int fd, const struct stream_calls *calls);
 
+/* Behind tls_connect: these bytes leave before the handshake's, as they are. False without memory.
+ */
+bool tls_send_first(struct stream *stream, const char *bytes, size_t len);
+
 /* Closes those that are closed by their owners and have something pending. Before stream_loop_end.
  */
 void tls_end_leaving(struct stream_loop *loop);

@@ -12,7 +12,7 @@ void tls_wire_discard(struct tls_wire *wire)
 	wire->start = wire->end = wire->room = 0;
 }
 
-static bool add_pending(struct tls_wire *wire, const char *at, size_t len)
+bool tls_wire_put(struct tls_wire *wire, const char *at, size_t len)
 {
 	if (len == 0)
 		return true; /* there may be no memory to copy to */
@@ -65,7 +65,7 @@ static int bio_write(BIO *bio, const char *at, int len)
 	if (!wire->gathers && !tls_wire_has_pending(wire) &&
 		stream_write(&wire->under, &piece, 1, &written) == STREAM_FAILED)
 		return -1;
-	return add_pending(wire, at + written, (size_t)len - written) ? len : -1;
+	return tls_wire_put(wire, at + written, (size_t)len - written) ? len : -1;
 }
 
 static int bio_read(BIO *bio, char *at, int room)

@@ -62,6 +62,9 @@ static inline void tls_wire_permit(struct tls_wire *wire)
 	wire->is_stopped = false;
 }
 
+/* Adds to what is pending. False without memory. */
+bool tls_wire_put(struct tls_wire *wire, const char *at, size_t len);
+
 /* Writes what is pending, and then the end of output if there is to be one. False: something still
  * is pending, or the stream below has failed. */
 bool tls_wire_flush(struct tls_wire *wire);

@@ -9,6 +9,7 @@
 #include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 struct buffer;
@@ -42,6 +43,11 @@ struct transport {
 	 * stream; where that is likely and not certain, it calls stream_note_short instead. Ends
 	 * are noted by stream_note_end. */
 	enum stream_result (*read)(struct stream *stream, struct buffer *buffer);
+
+	/* The same as read, but all of it stays to be read, and the next bytes will wake the
+	 * stream. Only before any data. NULL: the transport does not know its bytes before it has
+	 * taken them. */
+	enum stream_result (*peek)(struct stream *stream, struct buffer *buffer);
 
 	/* Writes once; less than all: STREAM_AGAIN, and `writable` is cleared until the stream is
 	 * woken again. */
@@ -77,6 +83,9 @@ struct transport {
 	void (*keep_alive)(struct stream *stream);
 	void (*reset_at_death)(struct stream *stream);
 
+	/* Our own address, as getsockname(2); its length, 0: none. NULL: it knows none. */
+	socklen_t (*local)(const struct stream *stream, struct sockaddr_storage *address);
+
 	int (*error)(const struct stream *stream);
 	bool (*is_cut)(const struct stream *stream);
 	bool (*has_input)(const struct stream *stream);
@@ -97,6 +106,8 @@ struct transport {
 		struct transport_carried *from, const struct stream_calls *calls);
 	bool (*is_silent)(const struct transport_carried *from);
 	void (*discard)(struct transport_carried *from);
+	/* The same, and the peer sees a reset. NULL: discard. */
+	void (*reject)(struct transport_carried *from);
 };
 
 /* A new stream of the transport, open and on the loop; its end is still to be filled. */

@@ -51,7 +51,7 @@ static bool describe(struct owner_node *node)
 		.servers = &node->server,
 		.server_count = 1,
 		.quantum = 10,
-		.shed_interval_ms = 100,
+		.shed.interval_ms = 100,
 		.connect_timeout_ms = CONNECT_MS,
 		.send_timeout_ms = SEND_MS,
 		.first_byte_timeout_ms = LONG_MS,

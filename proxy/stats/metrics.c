@@ -22,6 +22,8 @@ static const char *const message_sides[] = {"client", "server"};
 static const char *const lease_verdicts[] = {"admit", "refuse"};
 static const char *const redirects[] = {"moved", "ask", "tryagain", "clusterdown"};
 static const char *const handshake_results[] = {"done", "failed", "late", "displaced"};
+static const char *const header_results[] = {
+	"read", "missing", "malformed", "untrusted", "late", "displaced"};
 static const char *const bodies[] = {"request", "response"};
 
 static const char *const send_results[STATS_SEND_RESULTS] = {
@@ -47,6 +49,10 @@ const struct stats_metric stats_metrics[] = {
 		{{"result", VALUES(handshake_results)}},
 		"Handshakes of TLS with clients that ended, by their result; displaced: closed for "
 		"newer connections or at the shutdown."},
+	{"sluice_proxy_headers_total", STATS_COUNTER, STATS_NODE, STATS_PROXY_HEADERS,
+		{{"result", VALUES(header_results)}},
+		"Connections with proxy_protocol that had a PROXY header (read), or ended for want "
+		"of one; untrusted: it came from no trusted proxy."},
 	{"sluice_idle_server_connections_closed_total", STATS_COUNTER, STATS_NODE, STATS_SPARED,
 		{{0}}, "Idle connections to servers that were closed as file descriptors ran out."},
 	{"sluice_malformed_requests_total", STATS_COUNTER, STATS_NODE, STATS_MALFORMED, {{0}},

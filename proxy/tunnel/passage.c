@@ -143,7 +143,7 @@ void passage_end(struct passage *p, const char *why)
 		owner_end(node_owners(p->worker->node), &p->owner);
 	give_account(p);
 	delist(p);
-	listener_client_gone(p->account.listener);
+	listener_client_gone(p->account.listener, p->account.entry);
 	if (p->account.server_use)
 		site_use_release(p->account.server_use);
 	site_use_release(p->account.use);
@@ -584,6 +584,7 @@ static bool take_client(struct passage *p, struct exchange *x)
 
 	client_leave(x->client, &rest);
 	x->client = NULL;
+	p->account.entry = rest.entry;
 	*p->up.in = rest.in;
 	*p->down.flow = rest.out;
 	return stream_import(&p->client, &p->worker->streams, &rest.stream, &calls);

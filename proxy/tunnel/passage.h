@@ -64,6 +64,7 @@ struct passage_account {
 	struct server_state *endless;    /* a stream of its; NULL: none */
 	struct server_state *known;      /* a connection of its; NULL: none */
 	struct listener *listener;       /* a client of its */
+	struct client_entry *entry;      /* that client's; NULL: none */
 	const struct conf_listener *hop; /* at the node that has forwarded it; NULL: none has */
 	struct kept_receipt *receipt;    /* NULL: nothing is left to settle */
 	struct access_kept *line;

@@ -11,6 +11,12 @@
 #include "upstream/server_inside.h"
 #include "upstream/server_pool.h"
 
+/* A header of the PROXY protocol. */
+struct first_bytes {
+	size_t len;
+	char bytes[PROXY_WRITTEN_BYTES];
+};
+
 static void free_connection(struct deferred_free *item)
 {
 	free(CONTAINER_OF(item, struct server_connection, deferred));
@@ -27,6 +33,8 @@ void server_connection_close_unlisted(struct server_connection *connection)
 	wait_end(&connection->wait);
 	free(connection->greeting);
 	connection->greeting = NULL;
+	free(connection->first);
+	connection->first = NULL;
 	connection->calls->end(connection);
 	if (connection->counts)
 		pool_forget(connection->known);
@@ -65,6 +73,51 @@ static int greet(struct server_connection *connection)
 	return connection->stream.read_ended || connection->stream.failed ? ECONNRESET : EACCES;
 }
 
+static bool has_header(const struct server *server)
+{
+	return server->upstream->conf->send_proxy != CONF_SEND_PROXY_OFF;
+}
+
+/* They are few, and nothing was written before: all of them fit. 0, or an errno value. */
+static int write_first(struct server_connection *connection)
+{
+	struct first_bytes *first = connection->first;
+
+	if (!first)
+		return 0;
+	struct iovec piece = {first->bytes, first->len};
+	size_t written = 0;
+	bool good = stream_write(&connection->stream, &piece, 1, &written) == STREAM_OK &&
+		    written == first->len;
+	free(first);
+	connection->first = NULL;
+	return good ? 0 : ECONNRESET;
+}
+
+/* Of a connection that was just begun: its server is to learn the client before all else. Before
+ * TLS, whose stream keeps the bytes itself. 0, or an errno value. */
+static int begin_header(struct server_connection *connection, const struct server_client *client)
+{
+	const struct server *server = connection->server;
+	bool is_known = client && client->is_known;
+	struct first_bytes *first = malloc(sizeof(*first));
+
+	if (!first)
+		return ENOMEM;
+	first->len = proxy_header_write(server->upstream->conf->send_proxy == CONF_SEND_PROXY_V1
+						? PROXY_VERSION_1
+						: PROXY_VERSION_2,
+		false, is_known ? &client->address : NULL, is_known ? &client->reached : NULL,
+		first->bytes);
+	if (server->tls) {
+		bool good = tls_send_first(&connection->stream, first->bytes, first->len);
+		free(first);
+		return good ? 0 : ENOMEM;
+	}
+	connection->first = first;
+	return connection->stream.writable ? write_first(connection) : 0;
+}
+
 /* The kernel, or the handshake, has decided about it, or its end came. */
 static void on_connected(struct server_connection *connection)
 {
@@ -73,6 +126,8 @@ static void on_connected(struct server_connection *connection)
 
 	if (error == 0)
 		server_warn_of_expiry(connection->server);
+	if (error == 0 && (error = write_first(connection)) != 0)
+		why = strerror(error);
 	if (error == 0 && connection->server->upstream->is_node) {
 		error = greet(connection);
 		why = strerror(error);
@@ -269,6 +324,11 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 		connection->slot = address.slot;
 		connection->address_id = address.id;
 		error = begin_connect(connection, &address);
+		if (error == 0 && has_header(server)) {
+			error = begin_header(connection, user.client);
+			if (error != 0)
+				stream_close(&connection->stream);
+		}
 		if (error == 0)
 			return opened(connection, connection->stream.writable &&
 								  !server->upstream->is_node &&
@@ -282,7 +342,10 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 			*fault = fault_of(connection);
 	}
 	pool_forget(server->state);
-	free(connection);
+	if (connection) {
+		free(connection->first);
+		loop_free_later(&worker->loop, &connection->deferred, free_connection);
+	}
 	return NULL;
 }
 
@@ -361,6 +424,8 @@ struct server_connection *server_connection_get(struct worker *worker, struct se
 	struct server_connection *connection;
 	struct pool_connection pooled;
 
+	/* One that has served was another client's, or is none of a client. */
+	fresh |= has_header(server);
 	for (;;) {
 		switch (pool_take(worker, server, slot, fresh, &pooled)) {
 		case POOL_IDLE:
@@ -401,7 +466,8 @@ void server_connection_keep(struct server_connection *connection)
 	bool worn =
 		conf->keepalive_requests > 0 && connection->requests >= conf->keepalive_requests;
 	if (stream_is_stale(&connection->stream) || worn || worker->draining ||
-		conf->keepalive == 0 || !server_connection_is_current(connection)) {
+		conf->keepalive == 0 || has_header(connection->server) ||
+		!server_connection_is_current(connection)) {
 		server_connection_close(connection);
 		return;
 	}

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "net/proxy_header.h"
 #include "net/stream.h"
 #include "worker/worker.h"
 
@@ -45,11 +46,18 @@ enum connect_fault {
 	CONNECT_NO_DESCRIPTOR, /* the same, and other workers may be able to spare one */
 };
 
+/* The client of an exchange, for servers that get to know it by send_proxy. */
+struct server_client {
+	bool is_known;                     /* else it has no address */
+	struct proxy_end address, reached; /* its own, and ours by which it came */
+};
+
 /* An exchange that gets a connection, and the callback for it. */
 struct server_user {
 	struct exchange *exchange;
 	const struct server_events *events;
-	uint64_t hash; /* balance = hash */
+	uint64_t hash;                      /* balance = hash */
+	const struct server_client *client; /* NULL: no server of it has send_proxy */
 };
 
 /* A connection that belongs to no worker. */

@@ -44,6 +44,7 @@ struct server_connection {
 	uint32_t address_id;
 	const struct tls_client *tls; /* which it was made with; its stream holds it. NULL: none */
 	struct greeting *greeting;    /* CONNECTING, to another node, and connected; else NULL */
+	struct first_bytes *first;    /* CONNECTING: what leaves before all else; NULL: nothing */
 };
 
 #endif

@@ -45,8 +45,8 @@ static struct run_queue_config bounds_of(const struct conf_upstream *conf, struc
 {
 	struct run_queue_config bounds = {
 		.quantum = conf->quantum,
-		.shed_target_ms = (uint32_t)conf->shed_target_ms,
-		.shed_interval_ms = (uint32_t)conf->shed_interval_ms,
+		.shed_target_ms = (uint32_t)conf->shed.target_ms,
+		.shed_interval_ms = (uint32_t)conf->shed.interval_ms,
 	};
 
 	if (conf->max_in_flight == CONF_IN_FLIGHT_AUTO) {

@@ -45,8 +45,8 @@ static void pages_from_elsewhere_are_known(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (admin_is_from_elsewhere(cases[i].host, cases[i].origin, cases[i].fetch_site) !=
-			cases[i].is_from_elsewhere)
+		if (admin_is_from_elsewhere(cases[i].host, cases[i].origin, cases[i].fetch_site,
+			    false) != cases[i].is_from_elsewhere)
 			fail_msg("case %zu", i);
 	}
 }

@@ -254,6 +254,40 @@ static void exclusions(void **state)
 	parse_bad(TEXT_BASE "[admin]\nbind = 127.0.0.1:1\n", 11, "the first is in line 2");
 }
 
+#define CONNECTIONS "[limit m]\nunit = connections\n"
+
+/* Limits of connections know an address only, and are for listeners. */
+static void limits_of_connections(void **state)
+{
+	(void)state;
+	parse_bad(TEXT_BASE CONNECTIONS "rate = 1MB per 1s\n", 12, "not their bytes");
+	parse_bad(TEXT_BASE CONNECTIONS "rate = 1 per 1s\nkey = ip | header:X-Key\n", 13,
+		"only the address is known of a connection; expected ip, ip/BITS or all");
+	parse_bad(TEXT_BASE CONNECTIONS "rate = 1 per 1s\non_exceed = delay 1s\n", 13,
+		"connections are not delayed");
+	parse_bad(TEXT_BASE CONNECTIONS "rate = 1 per 1s\nscope = fleet\n", 13,
+		"connections are counted by each node for itself");
+	parse_bad(TEXT_BASE CONNECTIONS "rate = 1 per 1s\nwhen = b\n[match a]\nall = method = GET\n"
+					"[match b]\nall = ip in 10.0.0.0/8\nany = !a\n",
+		13, "when: [match b] tests more than the address");
+	parse_bad(TEXT_BASE "limits = m\n" CONNECTIONS "rate = 1 per 1s\n", 10,
+		"limits: [limit m] counts connections; expected a limit of requests");
+	parse_bad(TEXT_BASE "[listener m]\nbind = 127.0.0.1:9\nlimits = base\n", 12,
+		"limits: [limit base] counts requests; expected a limit of connections");
+}
+
+static void proxies(void **state)
+{
+	(void)state;
+	parse_bad(TEXT_BASE "[listener m]\nbind = 127.0.0.1:9\nproxy_protocol = required\n", 12,
+		"proxy_protocol: has no effect without trusted_proxies = NETWORKS; expected that "
+		"as "
+		"well");
+	parse_bad(TEXT_BASE "[upstream p]\nserver = 127.0.0.1:9\nsend_proxy = v2\n[route p]\n"
+			    "upstream = p\npath = /p\nupstream_affinity = session\n",
+		16, "upstream_affinity: with send_proxy a connection of [upstream p]");
+}
+
 /* An operator's interface that other machines reach needs tokens. */
 static void admin(void **state)
 {
@@ -407,6 +441,8 @@ UNIT_SUITE(test_check)
 		cmocka_unit_test(references),
 		cmocka_unit_test(too_many_servers),
 		cmocka_unit_test(exclusions),
+		cmocka_unit_test(limits_of_connections),
+		cmocka_unit_test(proxies),
 		cmocka_unit_test(admin),
 		cmocka_unit_test(plans),
 		cmocka_unit_test(shared_health_checks),

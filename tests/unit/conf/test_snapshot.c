@@ -40,8 +40,8 @@ static void defaults(void **state)
 	assert_int_equal(listener->pipeline_depth, 16);
 	assert_int_equal(listener->ratelimit_headers, CONF_RATELIMIT_DRAFT_11);
 	assert_int_equal(upstream->quantum, 10);
-	assert_int_equal(upstream->shed_target_ms, 0);
-	assert_int_equal(upstream->shed_interval_ms, 100);
+	assert_int_equal(upstream->shed.target_ms, 0);
+	assert_int_equal(upstream->shed.interval_ms, 100);
 	assert_int_equal(upstream->keepalive, 100000);
 	assert_int_equal(upstream->tunnel_timeout_ms, 3600000);
 	assert_int_equal(upstream->fail_timeout_max_ms, 60000);

@@ -8,6 +8,7 @@
 #include "tests/unit/exchange/fakes/flight.h"
 #include "tunnel/passage.h"
 #include "http1/downstream.h"
+#include "listen/accepted.h"
 
 struct connected {
 	struct stage *stage;
@@ -32,12 +33,12 @@ static inline struct downstream *connected_accept(
 
 	*wire = memory_stream_open(&stream, &stage->worker->streams, STAGE_ROOM, &none);
 	stage_turn(stage);
-	struct stream_export export = stream_export(&stream);
+	struct accepted accepted = {.stream = stream_export(&stream), .peer_len = sizeof(peer)};
+	memcpy(&accepted.peer, &peer, sizeof(peer));
 	stage->listener.connections++;
 	stage->bound.connections++;
 	stage->daemon.listening.descriptors.connections++;
-	downstream_accept(stage->worker, &stage->listener, &export, (const struct sockaddr *)&peer,
-		sizeof(peer));
+	downstream_accept(stage->worker, &stage->listener, &accepted);
 	return http1_part(stage->worker)->downstreams;
 }
 

@@ -8,6 +8,7 @@
 
 #include "tests/unit/exchange/fakes/flight.h"
 #include "http1/downstream.h"
+#include "listen/accepted.h"
 #include "http2/h2_connection.h"
 
 #define H2_WIRE_STREAMS 64
@@ -129,13 +130,14 @@ static inline void h2_wire_open(struct h2_wire *w, const struct stage_conf *conf
 	w->stage = stage_begin(conf);
 	w->peer = memory_stream_open(&stream, &w->stage->worker->streams, STAGE_ROOM, &none);
 	stage_turn(w->stage);
-	struct stream_export export = stream_export(&stream);
+	struct accepted accepted = {.stream = stream_export(&stream), .peer_len = sizeof(peer)};
+	memcpy(&accepted.peer, &peer, sizeof(peer));
 	w->stage->listener.protocols = h2_wire_protocols;
 	w->stage->listener.connections++;
 	w->stage->bound.connections++;
 	w->stage->daemon.listening.descriptors.connections++;
-	(is_plain ? h2_connection_accept_plain : h2_connection_accept)(w->stage->worker,
-		&w->stage->listener, &export, (const struct sockaddr *)&peer, sizeof(peer));
+	(is_plain ? h2_connection_accept_plain : h2_connection_accept)(
+		w->stage->worker, &w->stage->listener, &accepted);
 	w->connection = h2_part(w->stage->worker)->connections;
 	assert_non_null(w->connection);
 }

@@ -66,6 +66,10 @@ int __wrap_acceptor_take(struct acceptor *acceptor, struct stream_export *client
 	fake.waiting--;
 	if (fake.next)
 		*client = *fake.next;
+	if (fake.peer_len > 0) {
+		memcpy(peer, &fake.peer, fake.peer_len);
+		*len = fake.peer_len;
+	}
 	fake.next = NULL;
 	return 0;
 }

@@ -10,8 +10,10 @@
 extern struct fake_acceptor {
 	void (*ready)(struct acceptor *acceptor);
 	unsigned waiting, starts, stops, closes, backlog;
-	struct stream_export *next; /* the next client; NULL: one that is not looked at */
-	int error;                  /* what accept fails with */
+	struct stream_export *next;   /* the next client; NULL: one that is not looked at */
+	struct sockaddr_storage peer; /* its address; */
+	socklen_t peer_len;           /* 0: none */
+	int error;                    /* what accept fails with */
 	enum handshakes handshakes;
 	bool kept_out, keeps_nothing_out;
 	bool is_deaf; /* the system does not watch it */

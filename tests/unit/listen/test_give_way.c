@@ -56,7 +56,7 @@ static void close_idle(struct idle_link *link)
 
 	assert_ptr_equal(link, &world->idle);
 	world->of = NULL;
-	listener_connection_closed(listener);
+	listener_connection_closed(listener, NULL);
 }
 
 static const struct protocol protocol = {

@@ -26,12 +26,9 @@ static struct idle_link *idle; /* one that may give way */
 static struct listener *idles_at;
 static unsigned taken;
 
-static void take_client(struct worker *worker, struct listener *listener,
-	struct stream_export *client, const struct sockaddr *peer, socklen_t len)
+static void take_client(struct worker *worker, struct listener *listener, struct accepted *accepted)
 {
-	(void)client;
-	(void)peer;
-	(void)len;
+	(void)accepted;
 	assert_ptr_equal(listener->worker, worker);
 	taken++;
 }
@@ -53,7 +50,7 @@ static void close_idle(struct idle_link *link)
 {
 	assert_ptr_equal(link, idle);
 	idle = NULL;
-	listener_connection_closed(idles_at);
+	listener_connection_closed(idles_at, NULL);
 }
 
 static const struct protocol protocol = {.name = "http/1.1",
@@ -92,7 +89,7 @@ static void end(struct world *w)
 	w->stage->daemon.listening.bindings = NULL;
 	while (listen_part(w->worker)->listeners &&
 		listen_part(w->worker)->listeners->connections > 0)
-		listener_connection_closed(listen_part(w->worker)->listeners);
+		listener_connection_closed(listen_part(w->worker)->listeners, NULL);
 	listeners_close(w->worker);
 	assert_null(listen_part(w->worker)->listeners);
 	assert_int_equal(w->binding.holders, 0);
@@ -127,7 +124,7 @@ static void all_who_come_are_accepted(void **state)
 	assert_int_equal(w.listener->connections, 3);
 	assert_int_equal(w.bound.connections, 3);
 	assert_int_equal(w.stage->daemon.listening.descriptors.connections, 3);
-	listener_connection_closed(w.listener);
+	listener_connection_closed(w.listener, NULL);
 	assert_int_equal(w.bound.connections, 2);
 	w.stage->daemon.listening.clients_max = 1000;
 	come(&w, 100); /* others get their turn in between */
@@ -195,7 +192,7 @@ static void no_more_than_max_connections(void **state)
 	assert_true(w.listener->acceptor.accepting);
 	come(&w, 1);
 	assert_int_equal(taken, 2);
-	listener_connection_closed(w.listener);
+	listener_connection_closed(w.listener, NULL);
 	stage_turn(w.stage); /* every worker hears that there is a place */
 	assert_true(w.listener->acceptor.accepting);
 	assert_false(w.bound.waiting);
@@ -406,7 +403,7 @@ static void a_close_ends_the_lack_of_descriptors(void **state)
 	come(&w, 1);
 	fake.error = 0;
 	assert_false(w.listener->acceptor.accepting);
-	listener_connection_closed(w.listener);
+	listener_connection_closed(w.listener, NULL);
 	assert_true(w.listener->acceptor.accepting);
 	end(&w);
 }
@@ -437,7 +434,7 @@ static void it_retires_when_nobody_is_on_the_way(void **state)
 	assert_int_equal(fake.closes, 1);
 	assert_ptr_equal(
 		listen_part(w.worker)->listeners, w.listener); /* until its connection has gone */
-	listener_connection_closed(w.listener);
+	listener_connection_closed(w.listener, NULL);
 	assert_null(listen_part(w.worker)->listeners);
 	end(&w);
 }
@@ -551,7 +548,7 @@ static void workers_that_wait_for_the_last_client_are_woken(void **state)
 	atomic_store(&w.stage->daemon.node.clients, 1);
 	other->draining = true;
 	listener_client_gone(
-		w.listener); /* the other one waits for this, and we do not drain yet */
+		w.listener, NULL); /* the other one waits for this, and we do not drain yet */
 	is_woken(other);
 	w.worker->draining = true;
 	listeners_retire(w.worker);
@@ -560,7 +557,7 @@ static void workers_that_wait_for_the_last_client_are_woken(void **state)
 	listeners_retire(w.worker);
 	assert_false(is_woken(other));
 	come(&w, 1);
-	listener_client_gone(w.listener);
+	listener_client_gone(w.listener, NULL);
 	assert_true(is_woken(other));
 	w.worker->draining = other->draining = false;
 	end(&w);

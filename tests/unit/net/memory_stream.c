@@ -132,6 +132,21 @@ static enum stream_result memory_read(struct stream *stream, struct buffer *buff
 	return peer->in.ended ? stream_note_end(stream, 0) : STREAM_AGAIN;
 }
 
+static enum stream_result memory_peek(struct stream *stream, struct buffer *buffer)
+{
+	struct memory_peer *peer = peer_of(stream);
+	size_t room = buffer_room(buffer), n = peer->in.count < room ? peer->in.count : room;
+
+	if (peer->cut)
+		return stream_note_end(stream, ECONNRESET);
+	memcpy(buffer->at + buffer->end, peer->in.bytes, n);
+	buffer->end += (uint32_t)n;
+	stream->readable = false;
+	if (n > 0)
+		return STREAM_OK;
+	return peer->in.ended ? stream_note_end(stream, 0) : STREAM_AGAIN;
+}
+
 static enum stream_result memory_write(
 	struct stream *stream, const struct iovec *pieces, int count, size_t *written)
 {
@@ -274,6 +289,12 @@ static void memory_discard(struct transport_carried *from)
 	leave(carried_of(from));
 }
 
+static void memory_reject(struct transport_carried *from)
+{
+	carried_of(from)->cut = true;
+	leave(carried_of(from));
+}
+
 static enum stream_result memory_handshake(struct stream *stream, const char **why)
 {
 	struct memory_peer *peer = peer_of(stream);
@@ -296,12 +317,12 @@ static const char *memory_protocol(const struct stream *stream)
 }
 
 #define MEMORY                                                                                     \
-	.name = "memory", .read = memory_read, .write = memory_write, .sift = memory_sift,         \
-	.end_output = memory_end_output, .reset_at_close = memory_reset_at_close,                  \
-	.error = memory_error, .is_cut = memory_is_cut, .has_input = memory_has_input,             \
-	.untaken = memory_untaken, .close = memory_close, .export = memory_export,                 \
-	.copy = memory_copy, .cut = memory_cut, .import = memory_import,                           \
-	.is_silent = memory_is_silent, .discard = memory_discard
+	.name = "memory", .read = memory_read, .peek = memory_peek, .write = memory_write,         \
+	.sift = memory_sift, .end_output = memory_end_output,                                      \
+	.reset_at_close = memory_reset_at_close, .error = memory_error, .is_cut = memory_is_cut,   \
+	.has_input = memory_has_input, .untaken = memory_untaken, .close = memory_close,           \
+	.export = memory_export, .copy = memory_copy, .cut = memory_cut, .import = memory_import,  \
+	.is_silent = memory_is_silent, .discard = memory_discard, .reject = memory_reject
 
 static const struct transport memory = {MEMORY};
 static const struct transport memory_with_handshake = {
@@ -338,6 +359,15 @@ struct memory_peer *memory_handshake_new(
 	peer->handshake = bytes;
 	peer->protocol = protocol;
 	*stream = (struct stream_export){.transport = &memory_with_handshake};
+	memcpy(stream->carried.bytes, &peer, sizeof(peer));
+	return peer;
+}
+
+struct memory_peer *memory_export_new(struct stream_export *stream, size_t room)
+{
+	struct memory_peer *peer = peer_new(room);
+
+	*stream = (struct stream_export){.transport = &memory};
 	memcpy(stream->carried.bytes, &peer, sizeof(peer));
 	return peer;
 }

@@ -20,6 +20,9 @@ struct memory_peer *memory_stream_open(struct stream *stream, struct stream_loop
 struct memory_peer *memory_handshake_new(
 	struct stream_export *stream, size_t room, unsigned bytes, const char *protocol);
 
+/* The same without a handshake. */
+struct memory_peer *memory_export_new(struct stream_export *stream, size_t room);
+
 /* From now on reads and writes take a random part, or nothing for a moment. */
 void memory_peer_set_faults(struct memory_peer *peer, struct random random);
 

@@ -109,7 +109,7 @@ static inline const char *linked_heard(struct linked *linked)
 
 static inline struct server_user linked_user(struct linked *linked)
 {
-	return (struct server_user){(struct exchange *)(void *)linked, &linked_events, 0};
+	return (struct server_user){(struct exchange *)(void *)linked, &linked_events, 0, NULL};
 }
 
 /* A connection of this worker's, or NULL. */

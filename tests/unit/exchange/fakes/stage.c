@@ -173,7 +173,7 @@ static void leave(struct client *client, struct client_rest *rest)
 	struct stage_client *c = self(client);
 
 	note(client, "leave ");
-	*rest = (struct client_rest){stream_export(&c->stream), c->in, c->out};
+	*rest = (struct client_rest){stream_export(&c->stream), c->in, c->out, NULL};
 	c->in = (struct buffer){0};
 	c->out = (struct flow){0};
 	client->first = c->last = NULL;

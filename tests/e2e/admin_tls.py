@@ -1,0 +1,133 @@
+"""The operator's interface over https: curl, Python's ssl and the commands, which send no token to anybody else."""
+import json
+import os
+import socket
+import ssl
+import threading
+
+from lib import process
+from lib.peers import curl
+from lib.process import Port, Process, BINARY, until
+from lib.sluice import to
+from lib.tap import equal, group, main, test, true
+from lib.tls import context, make_certificate
+
+
+def with_https(t, certificate, more="", **options):
+    """(sluice, its admin address)"""
+    port = Port(socket.AF_INET)
+    t.defer(port.release)
+    token = t.file("admin.token", "secret-token-of-the-operator\n")
+    os.chmod(token, 0o600)
+    sluice = t.sluice(to(t.origin()), f"[admin]\nbind = 127.0.0.1:{port.number}\ntoken = file:{token}\n"
+                      f"certificate = {certificate}\n{more}", **options)
+    sluice.process.wait_output("sluice is ready")
+    return sluice, f"127.0.0.1:{port.number}"
+
+
+def run(*words, **environment):
+    return process.run([BINARY, *words], environment=environment)
+
+
+@group("https")
+def https(t):
+    certificate = make_certificate(t, "admin.pem", ["admin.test", "IP:127.0.0.1"])
+    sluice, address = with_https(t, certificate)
+    port = address.rsplit(":", 1)[1]
+    with t.point("curl verifies it by its name, also with a page's Host"):
+        for host in ("admin.test", "127.0.0.1"):
+            status, output = curl("--cacert", certificate, "--resolve", f"admin.test:{port}:127.0.0.1",
+                                  "-H", "Authorization: Bearer secret-token-of-the-operator",
+                                  f"https://{host}:{port}/api/v1/status")
+            true(status == 0 and json.loads(output), output)
+    with t.point("TLS 1.2 and 1.3, and nothing below"):
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            with socket.create_connection(("127.0.0.1", int(port)), timeout=30) as plain:
+                stream = context(certificate, version=version).wrap_socket(plain, server_hostname="admin.test")
+                stream.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                true(stream.recv(100).startswith(b"HTTP/1.1 200"), version)
+        try:
+            with socket.create_connection(("127.0.0.1", int(port)), timeout=30) as plain:
+                context(version=ssl.TLSVersion.TLSv1_1).wrap_socket(plain)
+            raise AssertionError("TLS 1.1 was accepted")
+        except (ssl.SSLError, OSError):
+            pass
+    with t.point("http is not spoken there"):
+        status, _ = curl(f"http://{address}/healthz")
+        true(status != 0, "an answer to http")
+    with t.point("commands, by the configuration's certificate"):
+        status, output = run("limits", "-c", sluice.ini_path, "--json")
+        equal(status, 0, output)
+    with t.point("commands, by --ca, and not without"):
+        words = ("limits", "--admin", f"https://127.0.0.1:{port}", "--json")
+        status, output = run(*words, "--ca", certificate, SLUICE_TOKEN="secret-token-of-the-operator")
+        equal(status, 0, output)
+        status, output = run(*words, SLUICE_TOKEN="secret-token-of-the-operator")
+        true(status == 3 and "certificate" in output.lower(), output)
+
+
+class Impostor:
+    """Speaks TLS with another certificate, and keeps what it is sent."""
+
+    def __init__(self, t, address, certificate):
+        self.seen = b""
+        self.asked = threading.Event()
+        self.made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.made.load_cert_chain(certificate)
+        self.socket = socket.create_server(address)
+        t.defer(self.socket.close)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            try:
+                plain, _ = self.socket.accept()
+            except OSError:
+                return
+            self.asked.set()
+            try:
+                with self.made.wrap_socket(plain, server_side=True) as stream:
+                    stream.settimeout(5)
+                    self.seen += stream.recv(4096)
+            except OSError:
+                plain.close()
+
+
+@test("no token for whoever has another certificate", workers=[1])
+def impostor(t):
+    own = make_certificate(t, "admin.pem", ["127.0.0.1", "IP:127.0.0.1"])
+    other = make_certificate(t, "other.pem", ["127.0.0.1", "IP:127.0.0.1"])
+    token = t.file("admin.token", "secret-token-of-the-operator\n")
+    port = Port(socket.AF_INET)
+    number = port.number
+    port.release()
+    fake = Impostor(t, ("127.0.0.1", number), other)
+    ini = t.file("client.ini", f"[admin]\nbind = 127.0.0.1:{number}\ntoken = file:{token}\ncertificate = {own}\n")
+    for words in (("-c", ini), ("--admin", f"https://127.0.0.1:{number}", "--ca", own, "--token-file", token),
+                  ("--admin", f"https://127.0.0.1:{number}", "--token-file", token)):
+        status, output = run("limits", *words)
+        equal(status, 3, output)
+    true(fake.asked.is_set(), "it was asked")
+    equal(fake.seen, b"", "what it got")
+
+
+@test("a certificate that can't be used keeps sluice from starting", workers=[1])
+def broken(t):
+    good, other = make_certificate(t, "a.pem", ["a.test"]), make_certificate(t, "b.pem", ["b.test"])
+    text = t.file("text.pem", "no certificate\n")
+    for lines, why in ((f"certificate = {t.path('none.pem')}", "No such file"),
+                       (f"certificate = {text}", "are certificate and key PEM"),
+                       (f"certificate = {good}\ncertificate_key = {other}.key", "are certificate and key PEM")):
+        port = Port(socket.AF_INET)
+        t.defer(port.release)
+        listener = Port(socket.AF_INET)
+        t.defer(listener.release)
+        ini = t.file("broken.ini", f"[listener l]\nbind = 127.0.0.1:{listener.number}\n[admin]\n"
+                     f"bind = 127.0.0.1:{port.number}\n{lines}\n" + to(t.origin()))
+        child = Process([BINARY, "run", "-c", ini], "broken")
+        t.defer(child.kill)
+        until(lambda child=child: not child.running(), "its end")
+        true(why in child.output(), child.output())
+
+
+main()
