@@ -244,6 +244,12 @@ static void check_upstream(struct build *build, const struct instance *instance)
 			resolve(build, instance, &instance->references[i], SECTION_SEMAPHORE);
 	check_health_shared(build, instance);
 	check_upstream_tls(build, instance);
+#ifndef HAVE_HTTP2
+	if (upstream->protocol == CONF_PROTOCOL_HTTP2)
+		build_fail(build, instance, instance_setting_line(instance, "protocol"),
+			"protocol: this sluice was built without HTTP/2; expected http/1.1, or a "
+			"build with libnghttp2");
+#endif
 	if (upstream->max_in_flight_floor > upstream->max_in_flight_ceiling) {
 		const char *key = "max_in_flight_floor";
 		if (!instance_setting(instance, key))
@@ -350,6 +356,27 @@ static void note_restrictions(const struct instance *instance)
 			route->restricts = !route->allows_ambiguous_path;
 }
 
+static void refuse_with_http2(
+	struct build *build, const struct instance *instance, const char *key, const char *value)
+{
+	build_fail(build, instance, instance_setting_line(instance, key),
+		"%s: %s needs connections to the servers that carry one session each, and those of "
+		"protocol = h2 are shared; expected an [upstream] with protocol = http/1.1",
+		key, value);
+}
+
+static void check_shared_connections(struct build *build, const struct instance *instance)
+{
+	const struct conf_route *route = instance->object;
+
+	if (!route->upstream || route->upstream->protocol != CONF_PROTOCOL_HTTP2)
+		return;
+	if (route->sessions.affinity)
+		refuse_with_http2(build, instance, "upstream_affinity", "session");
+	if (route->sessions.of_fleet)
+		refuse_with_http2(build, instance, "session_scope", "fleet");
+}
+
 static void check_route(struct build *build, const struct instance *instance)
 {
 	static struct key_part ip = {.kind = KEY_IP};
@@ -363,6 +390,7 @@ static void check_route(struct build *build, const struct instance *instance)
 	check_path_is_plain(build, instance);
 	check_websocket(build, instance);
 	check_session_scope(build, instance);
+	check_shared_connections(build, instance);
 	if (!route->sessions.key && route->limits.count > 0)
 		route->sessions.key = route->limits.items[0]->key;
 	else if (!route->sessions.key && route->limits.plan)

@@ -11,8 +11,6 @@
 #include "conf/limit.h"
 #include "conf/terms.h"
 
-enum conf_protocol { CONF_PROTOCOL_HTTP1 = 1, CONF_PROTOCOL_HTTP2 = 2 };
-
 /* As many as descriptors allow; with several listeners, a tenth is left to the others. */
 #define CONF_CONNECTIONS_AUTO UINT32_MAX
 

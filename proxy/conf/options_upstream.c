@@ -28,6 +28,9 @@ static const struct option_word lenients[] = {{"bare_lf", HTTP_LENIENT_BARE_LF},
 	{"chunk_blanks", HTTP_LENIENT_CHUNK_BLANKS}, {"chunk_lf", HTTP_LENIENT_CHUNK_LF},
 	{NULL, 0}};
 
+static const struct option_word server_protocols[] = {
+	{"http/1.1", CONF_PROTOCOL_HTTP1}, {"h2", CONF_PROTOCOL_HTTP2}, {NULL, 0}};
+
 static const struct option_word semaphore_downs[] = {
 	{"local", CONF_SEMAPHORE_DOWN_LOCAL}, {"refuse", CONF_SEMAPHORE_DOWN_REFUSE}, {NULL, 0}};
 
@@ -141,6 +144,12 @@ const struct option options_upstream[] = {
 	{"retries", &type_count32, LIVE, AT(retries), .fallback = "2", BETWEEN(0, 100),
 		.help = "Further tries of a request that certainly was not processed, or that is safe, "
 			"without a body, and whose connection was closed without a byte of a response."},
+	{"protocol", &type_word, LIVE, AT(protocol), .fallback = "http/1.1",
+		.words = server_protocols,
+		.help = "Version of HTTP that the servers speak, health checks included: http/1.1, "
+			"or h2, which TLS agrees on (ALPN) and which is spoken without any "
+			"announcement (prior knowledge) to servers without TLS. One connection of "
+			"h2 carries as many requests as its server allows."},
 	{"lenient", &type_words, LIVE, AT(lenient), .words = lenients, .flags = OPTION_REPEATABLE,
 		.help = "Violations of RFC 9112 that are accepted in the servers' responses. "
 			"Clients get corrected responses; unset, such a response is answered 502."},

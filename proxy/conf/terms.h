@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+/* Versions of HTTP; a listener has several, as bits. */
+enum conf_protocol { CONF_PROTOCOL_HTTP1 = 1, CONF_PROTOCOL_HTTP2 = 2 };
+
 /* A network or address: `prefix` bits of `address` (16 bytes; IPv4 as ::ffff:a.b.c.d, prefix + 96).
  */
 struct conf_cidr {

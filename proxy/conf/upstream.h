@@ -81,6 +81,7 @@ struct conf_upstream {
 	uint64_t fail_timeout_max_ms; /* 60s */
 	uint32_t retries;             /* further tries on another server or a fresh connection, 2 */
 	uint64_t lenient;            /* bits of enum http_lenient; 0: responses are read strictly */
+	enum conf_protocol protocol; /* http/1.1 */
 	const char *health_path;     /* NULL: no active health checks */
 	const char *health_host;     /* Host of the probe; NULL: the server's address */
 	uint64_t health_interval_ms; /* 5s */

@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include "daemon/check.h"
 
 #include <errno.h>
@@ -9,6 +11,9 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "loop/deadline.h"
+#ifdef HAVE_HTTP2
+#include "http2/h2_probe.h"
+#endif
 #include "net/dial.h"
 #include "net/proxy_header.h"
 
@@ -26,6 +31,7 @@ struct check {
 	struct stream stream;
 	struct deferred_free deferred;
 	bool sent;
+	struct h2_probe *by_http2; /* of one that was sent by HTTP/2; else NULL */
 	char answer[ANSWER_BYTES];
 	struct buffer in;    /* `answer`, of no pool */
 	unsigned slot;       /* and id, of the address that is probed: */
@@ -55,6 +61,16 @@ struct checks *checks_new(struct loop *loop)
 struct stream_loop *checks_streams(struct checks *checks)
 {
 	return &checks->streams;
+}
+
+/* Ends the probe that is under way, if one is. */
+static void stop(struct check *check)
+{
+	stream_close(&check->stream);
+#ifdef HAVE_HTTP2
+	h2_probe_free(check->by_http2);
+	check->by_http2 = NULL;
+#endif
 }
 
 /* ---- what is found --------------------------------------------------------------------------- */
@@ -170,7 +186,7 @@ static void judge(struct check *check, const char *why, const char *saw)
 	struct server *server = check->server;
 	bool was_out = atomic_load_explicit(&server->state->unhealthy, memory_order_relaxed);
 
-	stream_close(&check->stream);
+	stop(check);
 	if (!is_mine(check)) {
 		forget_probe_fails(server->state);
 		rest(check); /* another node probes meanwhile: this came too late */
@@ -206,19 +222,69 @@ static size_t write_header(const struct check *check, char out[static PROXY_WRIT
 		true, NULL, NULL, out);
 }
 
+static const char *host_of(const struct check *check)
+{
+	const char *host = check->server->upstream->conf->health_host;
+	const struct conf_address *address = &check->server->conf->address;
+
+	if (host)
+		return host;
+	return address->kind == CONF_ADDRESS_UNIX ? "localhost" : address->text;
+}
+
+#ifdef HAVE_HTTP2
+static void send_by_http2(struct check *check)
+{
+	const char *path = check->server->upstream->conf->health_path;
+	const char *protocol = check->server->tls ? stream_protocol(&check->stream) : "h2";
+
+	if (!protocol || strcmp(protocol, "h2") != 0) {
+		fail(check, "it does not speak HTTP/2");
+		return;
+	}
+	check->by_http2 = h2_probe_new(host_of(check), path, check->server->tls != NULL);
+	if (!check->by_http2 || !h2_probe_send(check->by_http2, &check->stream)) {
+		fail(check, "the probe could not be sent");
+		return;
+	}
+	check->sent = true;
+}
+
+static void judge_status(struct check *check, const char *status);
+
+/* What has come is read, and its memory free again. */
+static void read_by_http2(struct check *check)
+{
+	struct buffer *in = &check->in;
+	enum h2_probe_result result =
+		h2_probe_receive(check->by_http2, buffer_head(in), buffer_used(in));
+
+	in->start = in->end = 0;
+	if (result == H2_PROBE_ANSWERED)
+		judge_status(check, h2_probe_status(check->by_http2));
+	else if (result == H2_PROBE_BROKEN)
+		fail(check, "its answer was no HTTP/2");
+	else if (!h2_probe_send(check->by_http2, &check->stream))
+		fail(check, "it takes nothing");
+}
+#endif
+
 static void send_probe(struct check *check)
 {
 	const struct conf_upstream *conf = check->server->upstream->conf;
 	char request[PROXY_WRITTEN_BYTES + 2048];
 	size_t header = check->server->tls ? 0 : write_header(check, request);
-	const char *host = conf->health_host ? conf->health_host
-			   : check->server->conf->address.kind == CONF_ADDRESS_UNIX
-				   ? "localhost"
-				   : check->server->conf->address.text;
+
+#ifdef HAVE_HTTP2
+	if (conf->protocol == CONF_PROTOCOL_HTTP2) {
+		send_by_http2(check);
+		return;
+	}
+#endif
 	int len = snprintf(request + header, sizeof(request) - header,
 		"GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: sluice-health\r\n"
 		"Connection: close\r\n\r\n",
-		conf->health_path, host);
+		conf->health_path, host_of(check));
 
 	struct iovec piece = {request, header + (size_t)len};
 	size_t written;
@@ -230,10 +296,20 @@ static void send_probe(struct check *check)
 	check->sent = true;
 }
 
-static void read_answer(struct check *check)
+static void judge_status(struct check *check, const char *status)
 {
 	char saw[16];
 
+	if (status[0] != '2' && status[0] != '3') {
+		fail(check, "its answer was not 2xx or 3xx");
+		return;
+	}
+	snprintf(saw, sizeof(saw), "status %.3s", status);
+	judge(check, NULL, saw);
+}
+
+static void read_answer(struct check *check)
+{
 	switch (stream_read(&check->stream, &check->in)) {
 	case STREAM_OK:
 		break;
@@ -246,16 +322,16 @@ static void read_answer(struct check *check)
 		fail(check, "reset");
 		return;
 	}
-	if (buffer_used(&check->in) < 12)
-		return;
-	bool good = strncmp(check->answer, "HTTP/1.", 7) == 0 && check->answer[8] == ' ' &&
-		    (check->answer[9] == '2' || check->answer[9] == '3');
-	if (!good) {
-		fail(check, "its answer was not 2xx or 3xx");
+#ifdef HAVE_HTTP2
+	if (check->by_http2) {
+		read_by_http2(check);
 		return;
 	}
-	snprintf(saw, sizeof(saw), "status %.3s", check->answer + 9);
-	judge(check, NULL, saw);
+#endif
+	if (buffer_used(&check->in) < 12)
+		return;
+	bool is_http = strncmp(check->answer, "HTTP/1.", 7) == 0 && check->answer[8] == ' ';
+	judge_status(check, is_http ? check->answer + 9 : "none");
 }
 
 static void on_event(struct stream *stream)
@@ -349,7 +425,7 @@ static void free_check(struct deferred_free *item)
 
 static void check_end(struct check *check)
 {
-	stream_close(&check->stream);
+	stop(check);
 	deadline_end(&check->deadline);
 	loop_free_later(check->checks->loop, &check->deferred, free_check);
 }
@@ -435,7 +511,8 @@ static bool asks_alike(const struct server *a, const struct server *b)
 {
 	const struct conf_upstream *old = a->upstream->conf, *now = b->upstream->conf;
 
-	return a->tls == b->tls && is_same_text(old->health_path, now->health_path) &&
+	return a->tls == b->tls && old->protocol == now->protocol &&
+	       is_same_text(old->health_path, now->health_path) &&
 	       is_same_text(old->health_host, now->health_host);
 }
 
@@ -445,7 +522,7 @@ static void begin_again(struct check *check)
 	const struct server_finding nothing = {0};
 	uint64_t now_ms = clock_monotonic_ms();
 
-	stream_close(&check->stream);
+	stop(check);
 	server_state_note_finding(check->server->state, &nothing);
 	forget_probe_fails(check->server->state);
 	check->fresh = false;

@@ -198,6 +198,8 @@ const char *wait_check_passage(const struct passage *passage)
 
 const char *wait_check_idle_server(const struct server_connection *connection)
 {
+	if (connection->has_places)
+		return reason_of(&connection->wait) == WAIT_NONE ? "no deadline runs" : NULL;
 	if (connection->state != SERVER_CONNECTION_IDLE || connection->exchange)
 		return "it is listed as idle and is not";
 	return reason_of(&connection->wait) == WAIT_REUSE ? NULL : "no deadline runs";

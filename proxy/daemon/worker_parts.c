@@ -27,6 +27,7 @@
 #include "http1/idle.h"
 #ifdef HAVE_HTTP2
 #include "http2/h2_connection.h"
+#include "http2/h2_place.h"
 #endif
 #include "listen/give_way.h"
 #include "listen/listener.h"
@@ -234,6 +235,8 @@ static const struct worker_part http2_clients = {.memory = PART_HTTP2,
 	.is_done = h2_worker_is_empty,
 	.work = "connections of clients by HTTP/2",
 	.free = h2_worker_free};
+
+static const struct worker_part http2_servers = {.end = h2_servers_end};
 #endif
 
 /* A drain leaves them alone: they end with their peers, or when it stops. */
@@ -289,6 +292,9 @@ static bool has_no_exchanges(const struct worker *worker)
 static bool make_exchanges(struct worker *worker, void *site)
 {
 	upstream_part(worker)->calls = &http1_server_calls;
+#ifdef HAVE_HTTP2
+	upstream_part(worker)->http2_calls = &h2_place_calls;
+#endif
 	questions_init(&worker->questions, &worker->loop, turn_answered);
 	return make_write_stage(worker, site);
 }
@@ -359,6 +365,9 @@ const struct worker_part *const worker_parts[] = {&memory, &site_use_part, &answ
 	&http2_clients,
 #endif
 	&passages, &exchanges,
+#ifdef HAVE_HTTP2
+	&http2_servers,
+#endif
 #ifdef HAVE_WEBSOCKET
 	&channels_part, &websockets_part, &gateways_part,
 #endif

@@ -79,7 +79,8 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	const char *seen = more ? more : why; /* by us: clients get no more than `why` */
 	bool no_byte = !connection || (!server_has_bytes(connection) && !x->times.first_byte_ns);
 	bool silent = connection && no_byte && !is_timeout;
-	bool stale = silent && server_is_reused(connection);
+	bool refused = connection && server_has_refused(connection);
+	bool stale = silent && (refused || server_is_reused(connection));
 	bool safe = !x->attempt.request_started || (silent && may_repeat(x, stale));
 
 	if (!x->client && x->request_progress == REQUEST_REFUSED) {
@@ -292,11 +293,11 @@ static void run_up(struct exchange *x)
 	act_on_up(x, result);
 }
 
-/* To a server that may have closed its connection meanwhile, or a node that may not be the owner of
- * its session any more. */
+/* To a server that may have closed its connection meanwhile, or may refuse it, or a node that may
+ * not be the owner of its session any more. */
 static bool may_send_twice(const struct exchange *x)
 {
-	return exchange_is_elsewhere(x) ||
+	return exchange_is_elsewhere(x) || server_may_refuse(x->connection) ||
 	       (server_is_reused(x->connection) && http_method_is_idempotent(x->request.method));
 }
 
@@ -416,6 +417,15 @@ static void note_first_byte(struct exchange *x)
 		x->times.first_byte_ns = worker_now_ns(x->worker);
 }
 
+/* The server has processed nothing of it (RFC 9113 section 8.7): whatever it is, it may be sent
+ * once more, if all of it is here still. */
+static void refused(struct exchange *x)
+{
+	if (x->framing.body == HTTP_BODY_NONE || x->memory.body)
+		x->attempt.request_started = false;
+	server_broke(x, "refused by the server", 503, false);
+}
+
 /* The next head of the response, an interim one included. False: none now, or not any more. */
 static bool read_head(struct exchange *x)
 {
@@ -436,6 +446,9 @@ static bool read_head(struct exchange *x)
 		break;
 	case SERVER_HEAD_CUT:
 		server_broke(x, "closed within the response's head", 502, false);
+		break;
+	case SERVER_HEAD_REFUSED:
+		refused(x);
 		break;
 	case SERVER_HEAD_NO_MEMORY:
 		exchange_abort(x, "no memory");

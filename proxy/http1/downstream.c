@@ -609,6 +609,7 @@ static void on_deadline(struct deadline *deadline)
 	case WAIT_DRAIN:
 	case WAIT_TUNNEL:
 	case WAIT_REUSE:
+	case WAIT_PING:
 		assert(!"a client's connection waits for something else");
 	}
 }

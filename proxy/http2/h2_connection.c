@@ -9,6 +9,7 @@
 #include "exchange/exchange.h"
 #include "http2/h2_linger.h"
 #include "http2/h2_output.h"
+#include "http2/h2_server.h"
 #include "http2/h2_session.h"
 #include "http2/h2_stream.h"
 #include "http2/h2_wait.h"
@@ -416,7 +417,7 @@ bool h2_worker_make(struct worker *worker)
 
 	h2->worker = worker;
 	h2->last_unflushed = &h2->unflushed;
-	return h2_session_make(h2);
+	return h2_session_make(h2) && h2_servers_make(worker);
 }
 
 void h2_worker_command(struct worker *worker, unsigned commands)

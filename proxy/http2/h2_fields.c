@@ -101,13 +101,14 @@ bool h2_fields_open(struct h2_fields *fields, size_t bytes)
 	/* The marks of text, and not its version: lines of a head do not pass as they are. */
 	fields->sink = text_head_over(http_out_over(fields->text.at, fields->text.capacity));
 	fields->sink.major = 2;
+	fields->lines = fields->text.at;
 	return true;
 }
 
 bool h2_fields_close(struct h2_fields *fields)
 {
 	return !fields->sink.out.overflow &&
-	       h2_fields_read(fields, fields->text.at, fields->sink.out.at);
+	       h2_fields_read(fields, fields->lines, fields->sink.out.at);
 }
 
 void h2_fields_free(struct h2_fields *fields)

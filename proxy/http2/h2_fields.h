@@ -16,6 +16,7 @@ struct h2_fields {
 	struct h2_worker *h2;
 	struct buffer text;
 	struct field_sink sink;
+	char *lines;  /* where those of the sink begin in the text */
 	size_t count; /* of h2->fields */
 	char status[4];
 };

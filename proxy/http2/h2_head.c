@@ -8,11 +8,11 @@
 #define FIRST_BYTES 512
 
 void h2_head_begin(
-	struct h2_head *head, struct buffer_pool *pool, uint32_t most_bytes, bool is_trailer)
+	struct h2_head *head, struct buffer_pool *pool, uint32_t most_bytes, enum h2_head_kind kind)
 {
 	h2_head_end(head);
 	*head = (struct h2_head){
-		.pool = pool, .most_bytes = most_bytes, .is_open = true, .is_trailer = is_trailer};
+		.pool = pool, .most_bytes = most_bytes, .kind = kind, .is_open = true};
 }
 
 void h2_head_end(struct h2_head *head)
@@ -86,6 +86,10 @@ static bool is_word(struct slice text)
 
 static struct h2_part *pseudo_of(struct h2_head *head, struct slice name)
 {
+	if (head->kind != H2_HEAD_REQUEST)
+		return head->kind == H2_HEAD_RESPONSE && slice_equal(name, SLICE(":status"))
+			       ? &head->status
+			       : NULL;
 	if (slice_equal(name, SLICE(":method")))
 		return &head->method;
 	if (slice_equal(name, SLICE(":scheme")))
@@ -99,7 +103,7 @@ static void add_pseudo(struct h2_head *head, struct slice name, struct slice val
 {
 	struct h2_part *part = pseudo_of(head, name);
 
-	if (!part || part->is_here || head->has_line || head->is_trailer || !is_word(value)) {
+	if (!part || part->is_here || head->has_line || !is_word(value)) {
 		head->is_bad = true;
 		return;
 	}
@@ -133,12 +137,29 @@ static bool is_plausible(const struct h2_head *head)
 	       (path.at[0] == '/' || slice_equal(path, SLICE("*")));
 }
 
+/* Whether its status is one is for HTTP/1's reader to find. */
+static void begin_response(struct h2_head *head)
+{
+	head->text_at = head->text.end;
+	if (!head->status.is_here || head->status.len != 3)
+		head->is_bad = true;
+	else if (reserve(head, &head->text, 32)) {
+		put(&head->text, SLICE("HTTP/1.1 "));
+		put(&head->text, part(head, &head->status));
+		put(&head->text, SLICE(" \r\n"));
+	}
+}
+
 /* The pseudo fields are complete: the first line and Host are composed of them. */
 static void begin_text(struct h2_head *head)
 {
 	if (head->has_line || has_failed(head))
 		return;
 	head->has_line = true;
+	if (head->kind == H2_HEAD_RESPONSE) {
+		begin_response(head);
+		return;
+	}
 	if (!is_plausible(head)) {
 		head->is_bad = true;
 		return;
@@ -197,7 +218,7 @@ void h2_head_add(struct h2_head *head, struct slice name, struct slice value)
 		head->is_bad = true;
 		return;
 	}
-	if (head->is_trailer) {
+	if (head->kind == H2_HEAD_TRAILERS) {
 		put_line(head, name, value);
 		return;
 	}
@@ -210,7 +231,7 @@ void h2_head_add(struct h2_head *head, struct slice name, struct slice value)
 		return;
 	}
 	head->has_length |= id == HTTP_FIELD_CONTENT_LENGTH;
-	if (id == HTTP_FIELD_COOKIE)
+	if (id == HTTP_FIELD_COOKIE && head->kind == H2_HEAD_REQUEST)
 		add_cookie(head, value);
 	else
 		put_line(head, name, value);
@@ -218,7 +239,7 @@ void h2_head_add(struct h2_head *head, struct slice name, struct slice value)
 
 struct slice h2_head_finish(struct h2_head *head, bool has_body)
 {
-	if (!head->is_trailer) {
+	if (head->kind != H2_HEAD_TRAILERS) {
 		begin_text(head);
 		if (head->cookie.at && !has_failed(head))
 			put_line(head, SLICE("cookie"),

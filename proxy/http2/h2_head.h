@@ -7,6 +7,9 @@
  *   fields                   --> a line each; crumbs of Cookie are one line (RFC 9113 8.2.3)
  *   what follows the head    --> Transfer-Encoding: chunked, where no length is known
  *
+ * In the same way that of a response becomes one that a server of HTTP/1 would have sent: `:status`
+ * is its first line.
+ *
  * nghttp2 has checked names, values, the order of pseudo fields and connection fields (RFC 9113
  * sections 8.2 and 8.3); what it leaves to others is checked here.
  */
@@ -19,6 +22,8 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
+enum h2_head_kind { H2_HEAD_REQUEST, H2_HEAD_RESPONSE, H2_HEAD_TRAILERS };
+
 /* A part of the text. */
 struct h2_part {
 	uint32_t at, len;
@@ -29,18 +34,19 @@ struct h2_part {
 struct h2_head {
 	struct buffer_pool *pool;
 	struct buffer text, cookie;
-	struct h2_part method, scheme, authority, path;
+	struct h2_part method, scheme, authority, path, status;
 	uint32_t text_at;    /* where the first line begins, once there is one */
 	uint32_t most_bytes; /* of the text and the cookie; no more are kept */
-	bool is_open, is_trailer;
+	enum h2_head_kind kind;
+	bool is_open;
 	bool has_line, has_length;
 	bool is_bad;       /* no client of HTTP/1 could have sent it: 400 */
 	bool is_too_large; /* 431 */
 	bool lacks_memory;
 };
 
-void h2_head_begin(
-	struct h2_head *head, struct buffer_pool *pool, uint32_t most_bytes, bool is_trailer);
+void h2_head_begin(struct h2_head *head, struct buffer_pool *pool, uint32_t most_bytes,
+	enum h2_head_kind kind);
 
 void h2_head_add(struct h2_head *head, struct slice name, struct slice value);
 

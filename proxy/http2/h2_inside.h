@@ -29,6 +29,7 @@
 #define H2_TURN_INTERIMS 64
 
 struct h2_connection;
+struct h2_server;
 
 /* What a worker's connections have in common. */
 struct h2_worker {
@@ -40,6 +41,13 @@ struct h2_worker {
 	struct h2_connection *oldest_lingering, *newest_lingering;
 	unsigned lingering;
 	struct loop_stage write_stage;
+
+	nghttp2_session_callbacks *server_callbacks;
+	struct h2_server *servers; /* all connections to servers */
+	struct h2_server *unflushed_servers, **last_unflushed_server; /* as above */
+	struct loop_stage server_stage;
+	struct h2_link no_link; /* of places that have lost their connection */
+
 	struct h2_stream *spare; /* by `next` */
 	unsigned spare_count;
 	struct http_parser parser; /* of one head, within a call */

@@ -27,8 +27,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 	nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
 	c->head_since_ms = worker_now_ms(c->worker);
-	h2_head_begin(
-		&c->head, &c->worker->blocks, c->listener->conf->max_header_bytes, !is_request);
+	h2_head_begin(&c->head, &c->worker->blocks, c->listener->conf->max_header_bytes,
+		is_request ? H2_HEAD_REQUEST : H2_HEAD_TRAILERS);
 	return 0;
 }
 
@@ -225,6 +225,7 @@ bool h2_session_make(struct h2_worker *h2)
 void h2_session_free(struct h2_worker *h2)
 {
 	nghttp2_session_callbacks_del(h2->callbacks);
+	nghttp2_session_callbacks_del(h2->server_callbacks);
 	nghttp2_option_del(h2->option);
 }
 

@@ -22,6 +22,7 @@ struct h2_sink {
 	struct spool *spool;
 	struct slice run;
 	struct buffer kept; /* the run's block, where its source gave it away */
+	bool head_due;      /* what precedes the content is not composed yet: a request's head */
 	bool is_last;       /* the end is behind the run */
 	bool has_ended;     /* END_STREAM was composed */
 	bool has_failed;    /* the stream was closed before its end */
@@ -57,7 +58,8 @@ static inline bool h2_sink_is_last(const struct h2_sink *sink)
 /* Is there something for the session? */
 static inline bool h2_sink_has_output(const struct h2_sink *sink)
 {
-	return sink->run.len > 0 || sink->spool || (sink->is_last && !sink->has_ended);
+	return sink->run.len > 0 || sink->spool || sink->head_due ||
+	       (sink->is_last && !sink->has_ended);
 }
 
 #endif

@@ -48,15 +48,30 @@ static bool lend(struct body_source *source, size_t most, struct slice *run)
 	return true;
 }
 
-static void drop_first(struct h2_source *s)
+static struct buffer take_first(struct h2_source *s)
 {
 	struct h2_block *block = s->first;
-	struct buffer buffer = {(char *)block, 0, 0, (uint32_t)sizeof(*block) + block->capacity};
 
 	s->first = block->next;
 	if (!s->first)
 		s->last = NULL;
+	return (struct buffer){(char *)block, 0, 0, (uint32_t)sizeof(*block) + block->capacity};
+}
+
+static void drop_first(struct h2_source *s)
+{
+	struct buffer buffer = take_first(s);
+
 	buffer_release(&buffer, s->pool);
+}
+
+void h2_source_give(struct h2_source *s, struct buffer *kept)
+{
+	if (s->lent == 0)
+		return;
+	s->here -= s->lent;
+	s->lent = 0;
+	*kept = take_first(s);
 }
 
 static void release(struct body_source *source)

@@ -36,6 +36,9 @@ void h2_source_init(struct h2_source *source, struct buffer_pool *pool,
 /* Frees what is here. What was lent is gone. */
 void h2_source_end(struct h2_source *source);
 
+/* The block of which a run is lent, if any, is `kept`'s from now on. */
+void h2_source_give(struct h2_source *source, struct buffer *kept);
+
 /* `has_length`: the content's length is `length`. */
 struct body_source *h2_source_open(struct h2_source *source, bool has_length, uint64_t length);
 

@@ -82,13 +82,18 @@ static bool is_due(const struct stream *stream, const struct owner_use *use)
 
 bool parting_is_due(struct server_connection *connection, const struct owner_use *use)
 {
-	return is_due(server_stream(connection), use);
+	const struct stream *stream = server_stream(connection);
+
+	return stream && is_due(stream, use);
 }
 
 void parting_close_server(
 	struct server_connection *connection, struct worker *worker, const struct owner_use *use)
 {
-	parting_close(server_stream(connection), worker, use);
+	struct stream *stream = server_stream(connection);
+
+	if (stream)
+		parting_close(stream, worker, use);
 }
 
 bool partings_give_up(struct worker *worker)

@@ -24,7 +24,8 @@ struct tls_client_settings servers_tls_settings(
 static struct tls_client_settings settings_of_server(
 	const struct conf_upstream *conf, const struct conf_server *server)
 {
-	return servers_tls_settings(&conf->tls, conf_server_tls_name(conf, server), "http/1.1");
+	return servers_tls_settings(&conf->tls, conf_server_tls_name(conf, server),
+		conf->protocol == CONF_PROTOCOL_HTTP2 ? "h2" : "http/1.1");
 }
 
 struct tls_client *servers_tls_of_store(

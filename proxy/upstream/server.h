@@ -1,7 +1,7 @@
 /*
  * A connection to a server as its exchange uses it: the server's side of the exchange, as
  * exchange/client.h is the client's. Its protocol is hidden here; a protocol implements struct
- * server_calls (http1/http1_server.c) and is the worker's `server_calls`.
+ * server_calls (http1/http1_server.c) and is one of the worker's protocols (struct upstream_part).
  *
  *   server_open_request, server_write_request, server_send_later --> events->send_request
  *   events->event --> server_read_head --> server_open_response --> server_finish
@@ -21,9 +21,34 @@
 struct body_sink;
 struct body_source;
 struct buffer;
+struct conf_upstream;
 struct exchange;
 struct server_connection;
+struct stream_calls;
 struct worker;
+
+/* A protocol whose connections have many places, each of which is what an exchange has: it is told
+ * of by these. `bytes` of its struct server_calls are a place's, and so are the operations there.
+ */
+struct server_many {
+	size_t bytes; /* of a connection; it begins with its struct server_connection, zeroed */
+	const struct stream_calls *stream_calls;
+
+	/* It has begun to connect, to a server with this configuration. */
+	void (*begin)(struct server_connection *connection, const struct conf_upstream *conf);
+	/* It is connected at once, without a handshake. NULL, or why it can't be used. */
+	const char *(*open)(struct server_connection *connection);
+	/* An exchange has a place of it, for a request to a server with this configuration; or gave
+	 * one back. */
+	void (*place_taken)(struct server_connection *connection, struct server_connection *place,
+		const struct conf_upstream *conf);
+	void (*place_given)(struct server_connection *connection);
+	/* Is it of no use any more, although it is not closed yet? */
+	bool (*is_over)(const struct server_connection *connection);
+	/* Frees what it has besides its own memory. Its stream is still open; its places lose it.
+	 */
+	void (*end)(struct server_connection *connection);
+};
 
 enum server_head {
 	SERVER_HEAD_READ,
@@ -32,11 +57,13 @@ enum server_head {
 	SERVER_HEAD_ENDED, /* the connection ended before it, */
 	SERVER_HEAD_CUT,   /* or within it */
 	SERVER_HEAD_NO_MEMORY,
+	SERVER_HEAD_REFUSED, /* none comes: the server has certainly not processed the request */
 };
 
 /* The operations of a protocol; the functions below describe most of them. */
 struct server_calls {
 	size_t bytes; /* of a connection; it begins with its struct server_connection, zeroed */
+	const struct server_many *many; /* NULL: a connection has one place, itself */
 
 	struct body_sink *(*open_request)(
 		struct server_connection *connection, struct http_head *response);
@@ -60,7 +87,8 @@ struct server_calls {
 	void (*expect_input)(struct server_connection *connection);
 
 	bool (*finish)(struct server_connection *connection, struct buffer *kept);
-	/* Frees what it has besides its own memory. Its stream is closed. */
+	/* Frees what it has besides its own memory. Its stream is closed; that of a place is not,
+	 * and the server learns that nothing is wanted of it any more. */
 	void (*end)(struct server_connection *connection);
 };
 

@@ -11,6 +11,9 @@
 #include "upstream/server_inside.h"
 #include "upstream/server_pool.h"
 
+/* Places whose memory a worker keeps. */
+#define PLACES_SPARE 256
+
 /* A header of the PROXY protocol. */
 struct first_bytes {
 	size_t len;
@@ -22,10 +25,92 @@ static void free_connection(struct deferred_free *item)
 	free(CONTAINER_OF(item, struct server_connection, deferred));
 }
 
+/* ---- places of a connection with many ---------------------------------------------------------
+ */
+
+static void close_many(struct server_connection *connection)
+{
+	struct worker *worker = connection->worker;
+
+	if (connection->state == SERVER_CONNECTION_CLOSED)
+		return;
+	connection->state = SERVER_CONNECTION_CLOSED;
+	connection->calls->many->end(connection);
+	stream_close(&connection->stream);
+	wait_end(&connection->wait);
+	pool_note_ended(connection);
+	if (connection->counts)
+		pool_forget(connection->known);
+	server_state_release(connection->known);
+	loop_free_later(&worker->loop, &connection->deferred, free_connection);
+}
+
+static void free_place(struct deferred_free *item)
+{
+	struct server_connection *place = CONTAINER_OF(item, struct server_connection, deferred);
+
+	spare_give(&upstream_part(place->worker)->places, place, PLACES_SPARE);
+}
+
+/* One that is not used any more ends, or rests. */
+static void give_place(struct server_connection *connection, uint32_t keepalive)
+{
+	pool_give_place(connection, connection->worker->draining ? 0 : keepalive);
+	connection->calls->many->place_given(connection);
+	if (connection->places_used == 0 && connection->is_retired)
+		close_many(connection);
+}
+
+static void close_place(struct server_connection *place)
+{
+	struct server_connection *carrier = place->carrier;
+	uint32_t keepalive = place->server->upstream->conf->keepalive;
+
+	place->state = SERVER_CONNECTION_CLOSED;
+	place->exchange = NULL;
+	pool_note_done(place);
+	wait_end(&place->wait);
+	place->calls->end(place);
+	loop_free_later(&place->worker->loop, &place->deferred, free_place);
+	if (carrier)
+		give_place(carrier, keepalive);
+}
+
+void server_place_lost(struct server_connection *place, const char *why)
+{
+	place->carrier = NULL;
+	if (!place->why)
+		place->why = why;
+}
+
+void server_connection_let_go(struct server_connection *connection)
+{
+	if (connection->has_places && connection->places_used > 0)
+		pool_retire(connection);
+	else
+		server_connection_close_unlisted(connection);
+}
+
+bool server_may_refuse(const struct server_connection *connection)
+{
+	return connection->calls->many != NULL;
+}
+
+bool server_has_refused(const struct server_connection *connection)
+{
+	return connection->is_refused;
+}
+
+/* ---- its end --------------------------------------------------------------------------------- */
+
 void server_connection_close_unlisted(struct server_connection *connection)
 {
 	struct worker *worker = connection->worker;
 
+	if (connection->has_places) {
+		close_many(connection);
+		return;
+	}
 	connection->state = SERVER_CONNECTION_CLOSED;
 	connection->exchange = NULL;
 	pool_note_done(connection);
@@ -45,8 +130,14 @@ void server_connection_close(struct server_connection *connection)
 {
 	if (connection->state == SERVER_CONNECTION_CLOSED)
 		return;
-	if (connection->state != SERVER_CONNECTION_IDLE || pool_remove(connection))
+	if (connection->has_places) {
+		if (pool_set_places(connection, 0)) /* else it is closed by another's message */
+			close_many(connection);
+	} else if (connection->calls->many) {
+		close_place(connection);
+	} else if (connection->state != SERVER_CONNECTION_IDLE || pool_remove(connection)) {
 		server_connection_close_unlisted(connection);
+	}
 }
 
 /* Another node: it has to have the secret, as we do. 0: it has, EINPROGRESS: that is not known yet.
@@ -235,29 +326,48 @@ bool server_is_stale(struct server_connection *connection)
 	return stream_is_stale(&connection->stream);
 }
 
+/* The stream whose bytes are its, and perhaps others'. NULL: it is over. */
+static const struct stream *shared_stream(const struct server_connection *connection)
+{
+	if (!connection->calls->many)
+		return &connection->stream;
+	return connection->carrier ? &connection->carrier->stream : NULL;
+}
+
 bool server_has_input(struct server_connection *connection)
 {
-	return stream_has_input(&connection->stream);
+	const struct stream *stream = shared_stream(connection);
+
+	if (stream == &connection->stream)
+		return stream_has_input(&connection->stream);
+	return !stream || stream_is_cut(stream); /* bytes may be any other's */
 }
 
 bool server_has_untaken(const struct server_connection *connection)
 {
-	return stream_has_untaken(&connection->stream);
+	const struct stream *stream = shared_stream(connection);
+
+	return stream && stream_has_untaken(stream);
 }
 
 void server_reset_at_death(struct server_connection *connection)
 {
-	stream_reset_at_death(&connection->stream);
+	struct stream *stream = server_stream(connection);
+
+	if (stream)
+		stream_reset_at_death(stream);
 }
 
 const char *server_why(const struct server_connection *connection)
 {
-	return stream_why(&connection->stream);
+	const struct stream *stream = shared_stream(connection);
+
+	return connection->why || !stream ? connection->why : stream_why(stream);
 }
 
 struct stream *server_stream(struct server_connection *connection)
 {
-	return &connection->stream;
+	return connection->calls->many ? NULL : &connection->stream;
 }
 
 struct server_state *server_state_of(const struct server_connection *connection)
@@ -265,24 +375,40 @@ struct server_state *server_state_of(const struct server_connection *connection)
 	return connection->known;
 }
 
-/* Not open yet. It counts already. */
-static struct server_connection *connection_new(
-	struct worker *worker, struct server *server, struct server_user user)
+static const struct server_calls *protocol_of(
+	const struct worker *worker, const struct server *server)
 {
-	const struct server_calls *protocol = upstream_part(worker)->calls;
-	struct server_connection *connection = calloc(1, protocol->bytes);
+	const struct upstream_part *part = upstream_part(worker);
 
-	if (!connection)
-		return NULL;
-	connection->calls = protocol;
+	return server->upstream->conf->protocol == CONF_PROTOCOL_HTTP2 ? part->http2_calls
+								       : part->calls;
+}
+
+static void fill(struct server_connection *connection, struct worker *worker, struct server *server,
+	struct server_user user)
+{
 	connection->worker = worker;
 	connection->server = server;
 	connection->known = server->state;
 	connection->tls = server->tls;
-	connection->counts = true;
 	connection->exchange = user.exchange;
 	connection->events = user.events;
 	connection->requests = 1;
+}
+
+/* Not open yet. It counts already. */
+static struct server_connection *connection_new(struct worker *worker, struct server *server,
+	const struct server_calls *protocol, struct server_user user)
+{
+	size_t bytes = protocol->many ? protocol->many->bytes : protocol->bytes;
+	struct server_connection *connection = calloc(1, bytes);
+
+	if (!connection)
+		return NULL;
+	connection->calls = protocol;
+	connection->has_places = protocol->many != NULL;
+	connection->counts = true;
+	fill(connection, worker, server, user);
 	return connection;
 }
 
@@ -299,19 +425,23 @@ static struct server_connection *opened(
 static int begin_connect(struct server_connection *connection, const struct server_address *address)
 {
 	struct worker *worker = connection->worker;
+	const struct stream_calls *stream_calls =
+		connection->has_places ? connection->calls->many->stream_calls : &calls;
 	int error;
 
 	do {
 		error = dial(&connection->stream, &worker->streams, connection->server->tls,
-			(const struct sockaddr *)&address->socket, address->len, &calls);
+			(const struct sockaddr *)&address->socket, address->len, stream_calls);
 	} while (lacks_descriptor(error) && connection->events->make_room(worker));
 	return error;
 }
 
-static struct server_connection *connect_new(struct worker *worker, struct server *server,
-	unsigned slot, struct server_user user, const char **why, enum connect_fault *fault)
+/* One that is on its way, not `opened` yet. */
+static struct server_connection *dial_new(struct worker *worker, struct server *server,
+	const struct server_calls *protocol, unsigned slot, struct server_user user,
+	const char **why, enum connect_fault *fault)
 {
-	struct server_connection *connection = connection_new(worker, server, user);
+	struct server_connection *connection = connection_new(worker, server, protocol, user);
 	struct server_address address;
 	int error;
 
@@ -330,11 +460,7 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 				stream_close(&connection->stream);
 		}
 		if (error == 0)
-			return opened(connection, connection->stream.writable &&
-								  !server->upstream->is_node &&
-								  !server->tls
-							  ? SERVER_CONNECTION_BUSY
-							  : SERVER_CONNECTION_CONNECTING);
+			return connection;
 		*why = strerror(error);
 		if (lacks_descriptor(error))
 			*fault = CONNECT_NO_DESCRIPTOR;
@@ -347,6 +473,20 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 		loop_free_later(&worker->loop, &connection->deferred, free_connection);
 	}
 	return NULL;
+}
+
+static struct server_connection *connect_new(struct worker *worker, struct server *server,
+	const struct server_calls *protocol, unsigned slot, struct server_user user,
+	const char **why, enum connect_fault *fault)
+{
+	struct server_connection *connection =
+		dial_new(worker, server, protocol, slot, user, why, fault);
+	bool is_connected = connection && connection->stream.writable &&
+			    !server->upstream->is_node && !server->tls;
+
+	return connection ? opened(connection, is_connected ? SERVER_CONNECTION_BUSY
+							    : SERVER_CONNECTION_CONNECTING)
+			  : NULL;
 }
 
 struct passed_connection server_connection_export(struct server_connection *connection)
@@ -362,7 +502,8 @@ struct passed_connection server_connection_export(struct server_connection *conn
 struct server_connection *server_connection_import(struct worker *worker, struct server *server,
 	struct server_user user, struct passed_connection *passed)
 {
-	struct server_connection *connection = connection_new(worker, server, user);
+	struct server_connection *connection =
+		connection_new(worker, server, upstream_part(worker)->calls, user);
 
 	if (!connection)
 		stream_export_close(&passed->stream);
@@ -416,24 +557,152 @@ static struct server_connection *resume(
 	return connection;
 }
 
+/* ---- a connection with many places ------------------------------------------------------------
+ */
+
+/* The exchange's place of it, which counts already as used. NULL: no memory, and it is given back.
+ */
+static struct server_connection *place_new(
+	struct server_connection *carrier, struct server *server, struct server_user user)
+{
+	struct worker *worker = carrier->worker;
+	struct server_connection *place = spare_take(&upstream_part(worker)->places);
+	const struct conf_upstream *conf = server->upstream->conf;
+
+	if (!place)
+		place = malloc(carrier->calls->bytes);
+	if (!place) {
+		give_place(carrier, conf->keepalive);
+		return NULL;
+	}
+	memset(place, 0, carrier->calls->bytes);
+	place->calls = carrier->calls;
+	fill(place, worker, server, user);
+	place->carrier = carrier;
+	place->slot = carrier->slot;
+	place->address_id = carrier->address_id;
+	place->reused = carrier->requests > 0 && carrier->state == SERVER_CONNECTION_BUSY;
+	carrier->requests++;
+	opened(place, carrier->state);
+	carrier->calls->many->place_taken(carrier, place, conf);
+	if (conf->keepalive_requests > 0 && carrier->requests >= conf->keepalive_requests)
+		pool_retire(carrier);
+	return place;
+}
+
+/* A new one. NULL: `*why` and `*fault` have the reason. */
+static struct server_connection *carrier_new(struct worker *worker, struct server *server,
+	unsigned slot, struct server_user user, const char **why, enum connect_fault *fault)
+{
+	const struct server_calls *protocol = protocol_of(worker, server);
+	struct server_connection *carrier =
+		dial_new(worker, server, protocol, slot, user, why, fault);
+
+	if (!carrier)
+		return NULL;
+	server_state_hold(carrier->known);
+	carrier->server = NULL; /* its site may go, its state stays */
+	carrier->exchange = NULL;
+	carrier->requests = 0;
+	carrier->state = SERVER_CONNECTION_CONNECTING;
+	carrier->places_used = 1;
+	protocol->many->begin(carrier, server->upstream->conf);
+	if (!carrier->stream.writable || server->tls)
+		return carrier;
+	*why = protocol->many->open(carrier);
+	if (!*why)
+		return carrier;
+	*fault = CONNECT_LOCAL;
+	server_connection_close(carrier);
+	return NULL;
+}
+
+/* One of the pool can't be used: another protocol's, as a reload has changed that, or to an address
+ * or with certificates that are not the server's any more, or it has ended. */
+static void drop(struct server_connection *connection)
+{
+	if (!connection->has_places) {
+		server_connection_close_unlisted(connection);
+		return;
+	}
+	pool_retire(connection);
+	give_place(connection, 0);
+}
+
+/* Before all of its places are in use: nobody waits for the one that is made now. */
+static void open_ahead(
+	struct server_connection *carrier, struct server *server, struct server_user user)
+{
+	uint32_t keepalive = server->upstream->conf->keepalive;
+	struct server_connection *ahead;
+	enum connect_fault fault;
+	const char *why;
+
+	if (keepalive == 0 || carrier->is_retired || !pool_may_open_ahead(carrier))
+		return;
+	ahead = carrier_new(carrier->worker, server, carrier->slot, user, &why, &fault);
+	if (ahead)
+		give_place(ahead, keepalive);
+}
+
+static struct server_connection *get_place(struct worker *worker, struct server *server,
+	unsigned slot, struct server_user user, const char **why, enum connect_fault *fault)
+{
+	struct server_connection *carrier, *place;
+	struct pool_connection pooled;
+
+	for (;;) {
+		switch (pool_take(worker, server, slot, false, &pooled)) {
+		case POOL_IDLE:
+			carrier = pooled.idle;
+			if (!carrier->has_places || carrier->calls->many->is_over(carrier) ||
+				!server_connection_is_current(carrier) ||
+				carrier->tls != server->tls) {
+				drop(carrier);
+				break;
+			}
+			place = place_new(carrier, server, user);
+			if (place)
+				open_ahead(carrier, server, user);
+			*why = "no memory";
+			*fault = CONNECT_LOCAL;
+			return place;
+		case POOL_TAKEN: /* it speaks HTTP/1 */
+			stream_export_close(&pooled.taken.stream);
+			pool_forget(server->state);
+			break;
+		case POOL_NEW:
+			carrier = carrier_new(worker, server, slot, user, why, fault);
+			return carrier ? place_new(carrier, server, user) : NULL;
+		case POOL_FULL:
+			*why = "no connection";
+			*fault = CONNECT_FULL;
+			return NULL;
+		}
+	}
+}
+
 struct server_connection *server_connection_get(struct worker *worker, struct server *server,
 	struct server_user user, bool fresh, const char **why, enum connect_fault *fault)
 {
+	const struct server_calls *protocol = protocol_of(worker, server);
 	unsigned slot =
 		server_choose_address(server, worker->index, user.hash, worker_now_ms(worker));
 	struct server_connection *connection;
 	struct pool_connection pooled;
 
+	if (protocol->many)
+		return get_place(worker, server, slot, user, why, fault);
 	/* One that has served was another client's, or is none of a client. */
 	fresh |= has_header(server);
 	for (;;) {
 		switch (pool_take(worker, server, slot, fresh, &pooled)) {
 		case POOL_IDLE:
-			if (!stream_is_stale(&pooled.idle->stream) &&
+			if (!pooled.idle->has_places && !stream_is_stale(&pooled.idle->stream) &&
 				server_connection_is_current(pooled.idle) &&
 				pooled.idle->tls == server->tls)
 				return resume(pooled.idle, server, user);
-			server_connection_close_unlisted(pooled.idle);
+			drop(pooled.idle);
 			break;
 		case POOL_TAKEN:
 			if (!passed_connection_is_of(&pooled.taken, server)) {
@@ -446,7 +715,7 @@ struct server_connection *server_connection_get(struct worker *worker, struct se
 			*fault = CONNECT_LOCAL;
 			return connection;
 		case POOL_NEW:
-			return connect_new(worker, server, slot, user, why, fault);
+			return connect_new(worker, server, protocol, slot, user, why, fault);
 		case POOL_FULL:
 			*why = "no connection";
 			*fault = CONNECT_FULL;
@@ -462,6 +731,10 @@ void server_connection_keep(struct server_connection *connection)
 	uint64_t now_ms = worker_now_ms(worker);
 	struct server_connection *surplus;
 
+	if (connection->calls->many) {
+		close_place(connection);
+		return;
+	}
 	connection->exchange = NULL;
 	bool worn =
 		conf->keepalive_requests > 0 && connection->requests >= conf->keepalive_requests;

@@ -4,6 +4,9 @@
  *   connecting --> busy --> idle (its worker's list at the server) --> busy ...
  *                    `--> closed
  *
+ * A connection with many places (HTTP/2) is shared by the exchanges of its worker, each of which
+ * has a place of it; the functions below take a place as they take a connection of HTTP/1.
+ *
  * What it consists of is known to this room alone (upstream/server_inside.h); what an exchange does
  * with it is in upstream/server.h.
  */
@@ -13,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/spare_list.h"
 #include "net/proxy_header.h"
 #include "net/stream.h"
 #include "worker/worker.h"
@@ -71,7 +75,9 @@ struct passed_connection {
 
 /* A worker's memory of its connections to servers. */
 struct upstream_part {
-	const struct server_calls *calls;               /* their protocol: upstream/server.h */
+	const struct server_calls *calls;               /* HTTP/1: upstream/server.h */
+	const struct server_calls *http2_calls;         /* NULL: it was not built in */
+	struct spare_list places;                       /* memory of places */
 	struct server_connection *unsent, **unsent_end; /* with requests to write */
 	struct server_connection *_Atomic taken;        /* idle ones, by others: close them */
 	struct connection_waiter *_Atomic woken;        /* last first */
@@ -98,6 +104,21 @@ void server_connection_close(struct server_connection *connection);
 /* The same of one that is on no list. */
 void server_connection_close_unlisted(struct server_connection *connection);
 
+/* Offers no place any more: closes it, when none is used. Of HTTP/1, which is idle, at once. It is
+ * off its list. */
+void server_connection_let_go(struct server_connection *connection);
+
+/* Takes away the places of a connection with many, which has failed or ends: each exchange learns
+ * of it by an event. For its protocol, which lists them. */
+void server_place_lost(struct server_connection *place, const char *why);
+
+/* May the server refuse a request and process nothing of it, so that it is worth while to keep it?
+ */
+bool server_may_refuse(const struct server_connection *connection);
+
+/* Has the server certainly not processed the request? */
+bool server_has_refused(const struct server_connection *connection);
+
 /* Is it connected? */
 bool server_is_connected(const struct server_connection *connection);
 /* Has it served another exchange before? */
@@ -113,7 +134,7 @@ bool server_has_untaken(const struct server_connection *connection);
 void server_reset_at_death(struct server_connection *connection);
 /* Why it has failed, where more is known than that it has. NULL: nothing. */
 const char *server_why(const struct server_connection *connection);
-/* To be closed before the connection is. */
+/* To be closed before the connection is. NULL: others use it, too. */
 struct stream *server_stream(struct server_connection *connection);
 /* Its server's. */
 struct server_state *server_state_of(const struct server_connection *connection);

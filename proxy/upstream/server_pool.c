@@ -7,6 +7,9 @@
 #include "upstream/upstream.h"
 #include "worker/worker.h"
 
+/* Between two connections that are made before they are needed. */
+#define AHEAD_MS 1000
+
 static pthread_mutex_t *lock_of(const struct server_state *server)
 {
 	return &server->upstream->connections_lock;
@@ -65,7 +68,25 @@ static void unlink_idle(struct server_idle *list, struct server_connection *conn
 {
 	LIST_REMOVE(list->first, list->last, connection, prev, next);
 	connection->prev = connection->next = NULL;
-	list->count--;
+	connection->is_listed = false;
+	if (connection->places_used == 0)
+		list->count--;
+}
+
+/* With the lock: the idle one that was used longest ago. */
+static struct server_connection *oldest_idle(const struct server_idle *list)
+{
+	return list->count > 0 ? list->last : NULL;
+}
+
+/* The idle one that was used last. */
+static struct server_connection *newest_idle(const struct server_idle *list)
+{
+	struct server_connection *connection = list->count > 0 ? list->first : NULL;
+
+	while (connection && connection->places_used > 0)
+		connection = connection->next;
+	return connection;
 }
 
 /* seq_cst: see note_free. */
@@ -208,7 +229,8 @@ static bool has_room(const struct server_state *server, const struct worker *wor
 		return true;
 	for (unsigned i = 0; i < server->slots * server->workers; i++) {
 		unsigned w = i % server->workers;
-		if ((w == worker->index || is_shared(server, w)) && server->idle[i].first)
+		if (w == worker->index ? server->idle[i].first != NULL
+				       : is_shared(server, w) && server->idle[i].count > 0)
 			return true;
 	}
 	return false;
@@ -334,7 +356,8 @@ static struct server_connection *steal(
 		unsigned at = (slot * server->workers + worker->index + i) % all;
 		bool is_others = at % server->workers != worker->index &&
 				 is_shared(server, at % server->workers);
-		struct server_connection *connection = is_others ? server->idle[at].first : NULL;
+		struct server_connection *connection =
+			is_others ? newest_idle(&server->idle[at]) : NULL;
 		if (connection) {
 			unlink_idle(&server->idle[at], connection);
 			connection->is_taken = true;
@@ -365,7 +388,8 @@ static enum pool_outcome take_over(
 	struct passed_connection *taken = &connection->taken;
 	bool is_current =
 		server_addresses_has(&stolen->known->addresses, stolen->slot, stolen->address_id);
-	bool copied = !fresh && is_current && stream_copy(&stolen->stream, &taken->stream);
+	bool copied = !fresh && is_current && !stolen->has_places &&
+		      stream_copy(&stolen->stream, &taken->stream);
 
 	taken->requests = stolen->requests;
 	taken->slot = stolen->slot;
@@ -396,11 +420,24 @@ static struct server_idle *other_list(
 	return at_own > 0 && there <= at_own + 1 ? longest : NULL;
 }
 
-static struct server_connection *unlink_first(struct server_idle *list)
+/* With the lock: takes a place of one that offers more, and does so as long as some are left. */
+static __attribute__((noinline)) void use_place(
+	struct server_idle *list, struct server_connection *connection)
+{
+	if (connection->places_used + 1 >= connection->places)
+		unlink_idle(list, connection);
+	else if (connection->places_used == 0)
+		list->count--;
+	connection->places_used++;
+}
+
+static struct server_connection *take_first(struct server_idle *list)
 {
 	struct server_connection *first = list->first;
 
-	if (first)
+	if (first && first->has_places)
+		use_place(list, first);
+	else if (first)
 		unlink_idle(list, first);
 	return first;
 }
@@ -416,15 +453,15 @@ static enum pool_outcome take_bounded(struct worker *worker, struct server *serv
 	pthread_mutex_lock(lock_of(state));
 	list_of(state, 0, worker)->shared = true;
 	if (own->first && !fresh) {
-		connection->idle = unlink_first(own);
+		connection->idle = take_first(own);
 		outcome = POOL_IDLE;
 	} else if (is_below_bound(state)) {
 		atomic_fetch_add(&state->connections, 1);
 		outcome = POOL_NEW;
 	} else if (!fresh && (other = other_list(state, slot, worker)) != NULL && other->first) {
-		connection->idle = unlink_first(other);
+		connection->idle = take_first(other);
 		outcome = POOL_IDLE;
-	} else if ((ended = longest_list(state, worker)->last) != NULL) {
+	} else if ((ended = oldest_idle(longest_list(state, worker))) != NULL) {
 		unlink_idle(list_with(ended), ended);
 		outcome = POOL_NEW;
 	} else {
@@ -447,7 +484,7 @@ enum pool_outcome pool_take(struct worker *worker, struct server *server, unsign
 	if (atomic_load_explicit(&server->state->max_connections, memory_order_relaxed) > 0)
 		return take_bounded(worker, server, slot, fresh, connection);
 	lock_lists(server->state, worker);
-	connection->idle = fresh ? NULL : unlink_first(list);
+	connection->idle = fresh ? NULL : take_first(list);
 	unlock_lists(server->state, worker);
 	if (connection->idle)
 		return POOL_IDLE;
@@ -534,12 +571,12 @@ bool pool_keep(
 		return false;
 	pool_note_done(connection);
 	lock_lists(server, connection->worker);
-	LIST_INSERT(list->first, list->last, connection, list->first, prev, next);
+	LIST_INSERT(list->first, list->last, connection, newest_idle(list), prev, next);
 	list->count++;
 	if (count_idle(server, connection->worker) > most)
-		*surplus = longest_list(server, connection->worker)->last;
+		*surplus = oldest_idle(longest_list(server, connection->worker));
 	else if (has_surplus(list))
-		*surplus = list->last;
+		*surplus = oldest_idle(list);
 	if (*surplus)
 		unlink_idle(list_with(*surplus), *surplus);
 	unlock_lists(server, connection->worker);
@@ -565,7 +602,7 @@ bool pool_remove(struct server_connection *connection)
 struct server_connection *pool_pop_oldest(struct server_state *server, struct worker *worker)
 {
 	lock_lists(server, worker);
-	struct server_connection *connection = longest_list(server, worker)->last;
+	struct server_connection *connection = oldest_idle(longest_list(server, worker));
 	if (connection)
 		unlink_idle(list_with(connection), connection);
 	unlock_lists(server, worker);
@@ -597,7 +634,7 @@ void pool_close_left(struct server_state *server, struct worker *worker)
 
 	for (unsigned slot = 0; slot < server->slots; slot++) {
 		while ((connection = pop_left(server, slot, worker)) != NULL)
-			server_connection_close_unlisted(connection);
+			server_connection_let_go(connection);
 	}
 }
 
@@ -639,7 +676,7 @@ static struct server_connection *pop_one_too_many(
 	struct server_state *server, struct worker *worker)
 {
 	lock_lists(server, worker);
-	struct server_connection *connection = longest_list(server, worker)->last;
+	struct server_connection *connection = oldest_idle(longest_list(server, worker));
 	if (connection && is_one_too_many(server, connection))
 		unlink_idle(list_with(connection), connection);
 	else
@@ -663,6 +700,146 @@ void pool_share(struct server_state *server, struct worker *worker)
 	for (uint32_t n = pool_count(server, worker); n > 0 && wake_one(server->upstream, server);
 		n--)
 		;
+}
+
+/* ---- connections with many places ------------------------------------------------------------ */
+
+/* With the lock: where it belongs now, if anywhere. */
+static void relist(struct server_idle *list, struct server_connection *connection)
+{
+	struct server_connection *before = list->first;
+
+	connection->is_listed =
+		!connection->is_retired && connection->places_used < connection->places;
+	if (!connection->is_listed)
+		return;
+	if (connection->places_used == 0) {
+		before = newest_idle(list);
+		list->count++;
+	}
+	LIST_INSERT(list->first, list->last, connection, before, prev, next);
+}
+
+/* Wakes the first of this worker that waits for the server: the connection is of no use to others.
+ */
+static void wake_own(struct server_connection *connection)
+{
+	struct upstream_state *upstream = connection->known->upstream;
+	struct connection_waiter *waiter;
+
+	pthread_mutex_lock(&upstream->connections_lock);
+	for (waiter = upstream->first_waiter; waiter; waiter = waiter->next) {
+		if (waiter->worker == connection->worker && waits_for(waiter, connection->known))
+			break;
+	}
+	if (waiter)
+		take_out(upstream, waiter);
+	pthread_mutex_unlock(&upstream->connections_lock);
+	if (waiter)
+		wake(waiter);
+}
+
+bool pool_set_places(struct server_connection *connection, uint32_t places)
+{
+	struct server_state *server = connection->known;
+	struct server_idle *list = list_with(connection);
+
+	lock_lists(server, connection->worker);
+	bool is_ours = !connection->is_taken;
+	if (connection->is_listed)
+		unlink_idle(list, connection);
+	connection->places = places;
+	if (is_ours)
+		relist(list, connection);
+	bool is_listed = connection->is_listed;
+	unlock_lists(server, connection->worker);
+	if (is_listed && pool_has_waiters(server->upstream))
+		wake_own(connection);
+	return is_ours;
+}
+
+void pool_retire(struct server_connection *connection)
+{
+	connection->is_retired = true;
+	pool_set_places(connection, 0);
+}
+
+/* The first that waits for the server, if it is another worker's. With the lock. */
+static const struct connection_waiter *foreign_waiter(const struct server_connection *connection)
+{
+	const struct upstream_state *upstream = connection->known->upstream;
+	const struct connection_waiter *waiter = upstream->first_waiter;
+
+	while (waiter && (waiter->has_connection || !waits_for(waiter, connection->known)))
+		waiter = waiter->next;
+	return waiter && waiter->worker != connection->worker ? waiter : NULL;
+}
+
+/* Where the server has no connection left for another worker, whose exchange is the first in line,
+ * this one ends for it: its places alone would never be free at once. */
+static bool must_yield(struct server_connection *connection)
+{
+	struct server_idle *list = list_at(connection->known, 0, connection->worker->index);
+
+	if (list->yields || is_below_bound(connection->known))
+		return false;
+	pthread_mutex_lock(lock_of(connection->known));
+	connection->yields = list->yields = foreign_waiter(connection) != NULL;
+	pthread_mutex_unlock(lock_of(connection->known));
+	return connection->yields;
+}
+
+void pool_give_place(struct server_connection *connection, uint32_t most)
+{
+	struct server_state *server = connection->known;
+	struct server_idle *list = list_with(connection);
+
+	lock_lists(server, connection->worker);
+	if (connection->is_listed)
+		unlink_idle(list, connection);
+	connection->places_used--;
+	bool is_idle = connection->places_used == 0;
+	if (is_idle && (is_one_too_many(server, connection) ||
+			       count_idle(server, connection->worker) >= most))
+		connection->is_retired = true;
+	relist(list, connection);
+	bool is_listed = connection->is_listed;
+	unlock_lists(server, connection->worker);
+	/* seq_cst: see note_free */
+	if (!is_listed || atomic_load(&server->upstream->waiting) == 0)
+		return;
+	if (is_idle)
+		note_free(server);
+	else if (must_yield(connection))
+		pool_retire(connection);
+	else
+		wake_own(connection);
+}
+
+bool pool_may_open_ahead(struct server_connection *connection)
+{
+	struct server_state *server = connection->known;
+	struct server_idle *list = list_with(connection);
+	uint64_t now_ms = worker_now_ms(connection->worker);
+
+	/* The last quarter is in use. */
+	if (connection->places_used * 4 < connection->places * 3 || now_ms < list->ahead_ms)
+		return false;
+	lock_lists(server, connection->worker);
+	bool is_last = !list->first || (list->first == connection && !connection->next);
+	bool may_open = is_last && is_below_bound(server);
+	if (may_open)
+		atomic_fetch_add(&server->connections, 1);
+	unlock_lists(server, connection->worker);
+	if (may_open)
+		list->ahead_ms = now_ms + AHEAD_MS;
+	return may_open;
+}
+
+void pool_note_ended(struct server_connection *connection)
+{
+	if (connection->yields)
+		list_at(connection->known, 0, connection->worker->index)->yields = false;
 }
 
 /* ---- of other threads ------------------------------------------------------------------------ */
@@ -720,6 +897,7 @@ void pool_end(struct worker *worker)
 	struct connection_waiter *waiter, *next;
 
 	close_taken(worker);
+	spare_clear(&upstream_part(worker)->places);
 	for (waiter = woken_in_order(worker); waiter; waiter = next) {
 		next = waiter->next;
 		free(waiter);

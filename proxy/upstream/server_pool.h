@@ -1,6 +1,7 @@
 /*
- * Connections to servers that carry nothing now, and the bound on all of them (max_connections).
- * Each address of a server has lists of its own.
+ * Connections to servers that offer a place, and the bound on all of them (max_connections). Those
+ * of HTTP/1 do while they carry nothing; what follows is about these, and about others while no
+ * place of them is used. Each address of a server has lists of its own.
  *
  *   worker 0: [idle][idle]   its list, last used first --.
  *   worker 1: [idle]         its list -------------------+--> pool_take: an own one, a new one
@@ -39,7 +40,7 @@ struct worker;
 #define POOL_PERIOD_MS 5000
 
 enum pool_outcome {
-	POOL_IDLE,  /* an own connection, off its list */
+	POOL_IDLE,  /* an own connection: off its list, or a place of it */
 	POOL_TAKEN, /* another worker's: the connection is the caller's */
 	POOL_NEW,   /* a new one may be made, and counts already */
 	POOL_FULL,  /* none, until one is free */
@@ -70,6 +71,28 @@ void pool_forget(struct server_state *server);
  * So the surplus of a burst goes one a response; where there is none, by keepalive_timeout. */
 bool pool_keep(
 	struct server_connection *connection, uint32_t most, struct server_connection **surplus);
+
+/* ---- connections with many places ------------------------------------------------------------ */
+
+/* It offers so many places from now on, those that are used included. False: it does not, as
+ * another worker has taken it, to close it. */
+bool pool_set_places(struct server_connection *connection, uint32_t places);
+
+/* It offers none any more. */
+void pool_retire(struct server_connection *connection);
+
+/* A place of it is given back. It is retired where none is used any more and the worker has `most`
+ * idle, or there are more than the bound; and where another worker waits for a connection. */
+void pool_give_place(struct server_connection *connection, uint32_t most);
+
+/* Are the places of this connection running short, and has its worker no other to that address?
+ * True: another one may be made before it is needed, and counts already. At most one a second. */
+bool pool_may_open_ahead(struct server_connection *connection);
+
+/* It was closed. */
+void pool_note_ended(struct server_connection *connection);
+
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* Takes an idle one of this worker off its list. False: another worker has it already. */
 bool pool_remove(struct server_connection *connection);

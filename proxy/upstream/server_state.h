@@ -30,19 +30,22 @@ struct pace;
 struct server_connection;
 struct upstream_states;
 
-/* One worker's connections to an address of a server: those that are idle, last used first
- * (upstream/server_pool.h), and how many are not. Alone on its cache line. */
+/* One worker's connections to an address of a server: those that offer a place
+ * (upstream/server_pool.h), and how many exchanges have one. Those that carry something are first,
+ * then those that are idle, last used first. Alone on its cache line. */
 struct server_idle {
 	struct server_connection *first, *last;
-	uint32_t count;
+	uint32_t count; /* of idle ones */
 	/* In the list of the first slot, for all: */
 	int32_t current_weight; /* round robin's state of this worker, */
 	uint32_t turn;          /* and that of the addresses */
 	bool shared;            /* under the upstream's lock, and others may take of them */
+	bool yields;            /* one of them ends for another worker's exchange */
 	/* Written by this worker only; relaxed: others read `busy` for a choice. */
 	atomic_uint busy;
 	uint32_t peaks[2]; /* of busy, in this period and the one before */
 	uint64_t period;
+	uint64_t ahead_ms; /* the next connection before one is needed, not before that time */
 } __attribute__((aligned(64)));
 
 #define SERVER_FAILURE_BYTES 128
@@ -83,6 +86,7 @@ struct server_state {
 	atomic_bool unhealthy;                /* by active checks */
 	atomic_bool listed;                   /* the configuration in force has it */
 	atomic_uint mode;                     /* enum server_mode */
+	atomic_uint places;                   /* of a connection with many, lately; 0: unknown */
 	atomic_uint weight;                   /* an operator's setting; 0: the file's */
 	struct log_pace failure_lines;
 	unsigned workers;

@@ -16,7 +16,8 @@
  *   CLIENT         the client's  none                             respond.c
  *   DRAIN          the server's  none                             respond.c
  *   TUNNEL         both's        bytes that either side took      passage.c
- *   REUSE          ours          none                             server_connection.c
+ *   REUSE          ours          none                             server_connection.c, h2_server.c
+ *   PING           the server's  bytes that came                  h2_server.c
  */
 #ifndef WORKER_WAIT_H
 #define WORKER_WAIT_H
@@ -38,8 +39,9 @@ enum wait_reason {
 	WAIT_DRAIN,
 	WAIT_TUNNEL,
 	WAIT_REUSE,
+	WAIT_PING,
 };
-#define WAIT_REASONS (WAIT_REUSE + 1)
+#define WAIT_REASONS (WAIT_PING + 1)
 
 struct wait {
 	struct deadline deadline;

@@ -20,7 +20,7 @@ static const char *text_of(bool has_body, const char *const *fields)
 {
 	static char text[4096];
 
-	h2_head_begin(&head, &pool, 1000, false);
+	h2_head_begin(&head, &pool, 1000, H2_HEAD_REQUEST);
 	for (; fields[0]; fields += 2)
 		h2_head_add(&head, slice_of(fields[0]), slice_of(fields[1]));
 	struct slice got = h2_head_finish(&head, has_body);
@@ -48,6 +48,41 @@ static void a_request_is_translated(void **state)
 		"OPTIONS * HTTP/1.1\r\nhost: h\r\n\r\n");
 	assert_string_equal(TEXT(false, ":method", "CONNECT", ":authority", "h:1"),
 		"CONNECT h:1 HTTP/1.1\r\nhost: h:1\r\n\r\n");
+}
+
+static const char *response_of(bool has_body, const char *const *fields)
+{
+	static char text[4096];
+
+	h2_head_begin(&head, &pool, 1000, H2_HEAD_RESPONSE);
+	for (; fields[0]; fields += 2)
+		h2_head_add(&head, slice_of(fields[0]), slice_of(fields[1]));
+	struct slice got = h2_head_finish(&head, has_body);
+	if (!got.at)
+		return NULL;
+	memcpy(text, got.at, got.len);
+	text[got.len] = '\0';
+	return text;
+}
+
+#define RESPONSE(has_body, ...) response_of(has_body, (const char *const[]){__VA_ARGS__, NULL})
+
+static void a_response_is_translated(void **state)
+{
+	(void)state;
+	assert_string_equal(RESPONSE(false, ":status", "200"), "HTTP/1.1 200 \r\n\r\n");
+	assert_string_equal(
+		RESPONSE(true, ":status", "404", "x", "1", "cookie", "a", "cookie", "b"),
+		"HTTP/1.1 404 \r\nx: 1\r\ncookie: a\r\ncookie: b\r\n"
+		"transfer-encoding: chunked\r\n\r\n");
+	assert_string_equal(RESPONSE(true, ":status", "200", "content-length", "3"),
+		"HTTP/1.1 200 \r\ncontent-length: 3\r\n\r\n");
+	assert_null(RESPONSE(false, "x", "1"));
+	assert_null(RESPONSE(false, ":status", "20"));
+	assert_null(RESPONSE(false, ":status", "200", ":status", "200"));
+	assert_null(RESPONSE(false, ":path", "/", ":status", "200"));
+	assert_null(RESPONSE(false, ":status", "200", "connection", "close"));
+	assert_null(RESPONSE(false, "x", "1", ":status", "200"));
 }
 
 static void a_body_has_a_length_or_chunks(void **state)
@@ -101,13 +136,13 @@ static void a_head_is_bounded(void **state)
 static void trailers_are_lines(void **state)
 {
 	(void)state;
-	h2_head_begin(&head, &pool, 1000, true);
+	h2_head_begin(&head, &pool, 1000, H2_HEAD_TRAILERS);
 	h2_head_add(&head, SLICE("x-sum"), SLICE("1"));
 	struct slice got = h2_head_finish(&head, false);
 	assert_true(slice_equal(got, SLICE("x-sum: 1\r\n")));
-	h2_head_begin(&head, &pool, 1000, true);
+	h2_head_begin(&head, &pool, 1000, H2_HEAD_TRAILERS);
 	assert_non_null(h2_head_finish(&head, false).at);
-	h2_head_begin(&head, &pool, 1000, true);
+	h2_head_begin(&head, &pool, 1000, H2_HEAD_TRAILERS);
 	h2_head_add(&head, SLICE(":path"), SLICE("/"));
 	assert_null(h2_head_finish(&head, false).at);
 }
@@ -131,6 +166,7 @@ UNIT_SUITE(test_h2_head)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_request_is_translated),
+		cmocka_unit_test(a_response_is_translated),
 		cmocka_unit_test(a_body_has_a_length_or_chunks),
 		cmocka_unit_test(the_rest_is_refused),
 		cmocka_unit_test(a_head_is_bounded),
