@@ -39,7 +39,7 @@ HIGHER_STRUCTS = {('upstream', 'exchange'): 'whose request a connection carries'
 # Operations that rooms above implement, and why that is no call in disguise.
 SEAMS = {
     'client_calls': 'a connection, a socket and a gateway are clients', 'body_source_calls': 'as above',
-    'server_calls': 'a second protocol is to come', 'protocol': 'a second protocol is to come',
+    'server_calls': 'each protocol has its own', 'server_many': 'a build may leave HTTP/2 out', 'protocol': 'a second protocol is to come',
     'stream_calls': 'of the owner of a stream',
     'authority_calls': 'a build may leave the fleet out', 'authority_reply': 'a build may leave the fleet out',
     'owner_store': 'a build may leave the fleet out',

@@ -174,6 +174,7 @@ struct exchange_answer {
 /* Monotonic; 0: did not happen. */
 struct exchange_times {
 	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
+	uint64_t ends_ms; /* its client waits no longer (grpc-timeout); 0: it has not said */
 
 	/* How long its server took: */
 	uint64_t sent_ns;        /* all of the request had left; 0: not yet */
@@ -307,6 +308,7 @@ struct exchange {
 	enum request_progress request_progress;
 	enum response_progress response_progress;
 	bool close_client; /* no request after this one */
+	bool is_call;      /* of gRPC: its body passes as it comes, as it may last */
 	bool orphaned;     /* on the worker's list of those whose client has left */
 
 	/* for the log */
@@ -405,6 +407,23 @@ static inline void exchange_stop_sending(struct exchange *exchange)
 static inline bool exchange_is_elsewhere(const struct exchange *exchange)
 {
 	return exchange->owner.use.node != NULL;
+}
+
+/* As much of the time as its client still waits. */
+static inline uint64_t exchange_within_deadline_ms(
+	const struct exchange *exchange, uint64_t timeout_ms)
+{
+	uint64_t now_ms = exchange->times.ends_ms ? worker_now_ms(exchange->worker) : 0;
+
+	if (exchange->times.ends_ms == 0 || now_ms + timeout_ms <= exchange->times.ends_ms)
+		return timeout_ms;
+	return exchange->times.ends_ms > now_ms ? exchange->times.ends_ms - now_ms : 0;
+}
+
+static inline bool exchange_is_past_deadline(const struct exchange *exchange)
+{
+	return exchange->times.ends_ms != 0 &&
+	       worker_now_ms(exchange->worker) >= exchange->times.ends_ms;
 }
 
 /* How long its response may be silent, milliseconds. Another node gives its server that time, and

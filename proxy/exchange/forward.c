@@ -47,7 +47,8 @@ static inline void await_server(
 	struct exchange *x, enum wait_reason reason, uint64_t progress, uint64_t timeout_ms)
 {
 	if (x->interim.heads != INTERIM_HELD)
-		server_await(x->connection, reason, progress, timeout_ms);
+		server_await(x->connection, reason, progress,
+			exchange_within_deadline_ms(x, timeout_ms));
 }
 
 /* ---- when the server fails ------------------------------------------------------------------- */
@@ -90,13 +91,13 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	report_failure(x);
 	if (!stale || !safe) {
 		/* A reused connection that the server had closed meanwhile is nobody's fault. */
-		if (!stale)
+		if (!stale && !exchange_is_past_deadline(x))
 			server_note_failure(x->server, x->connection, seen, worker_now_ms(worker));
 		find_server_log_failure(x, seen);
 		if (!has_other_addresses(x))
 			x->attempt.tried |= 1ULL << x->server->index;
 	}
-	x->turn.ticket.failed = !stale && x->client != NULL;
+	x->turn.ticket.failed = !stale && x->client != NULL && !exchange_is_past_deadline(x);
 	exchange_drop_connection(x);
 	if (!x->client) {
 		exchange_end(x);
@@ -124,8 +125,11 @@ void forward_timeout(struct exchange *x)
 		find_server_connect_failed(x, "connect timeout", ETIMEDOUT, 504);
 		break;
 	case EXCHANGE_FORWARDING:
-		server_broke(x, exchange_has_request(x) ? "response timeout" : "send timeout", 504,
-			true);
+		server_broke(x,
+			exchange_is_past_deadline(x) ? "deadline"
+			: exchange_has_request(x)    ? "response timeout"
+						     : "send timeout",
+			504, true);
 		break;
 	case EXCHANGE_DRAINING:
 		exchange_end(x); /* not its server's fault */
@@ -133,6 +137,10 @@ void forward_timeout(struct exchange *x)
 	case EXCHANGE_RELAYING:
 		if (server_awaited(x->connection) == WAIT_CLIENT) {
 			respond_client_is_slow(x);
+			break;
+		}
+		if (exchange_is_past_deadline(x)) {
+			exchange_abort(x, "deadline");
 			break;
 		}
 		server_note_failure(

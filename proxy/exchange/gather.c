@@ -26,7 +26,7 @@ bool gather_begin(struct exchange *x)
 {
 	const struct conf_buffering *buffering = &x->route->request_buffering;
 
-	if (exchange_has_request(x) || buffering->memory_bytes == 0 ||
+	if (exchange_has_request(x) || x->is_call || buffering->memory_bytes == 0 ||
 		client_body_is_whole(x->client, x))
 		return false;
 	x->body = spool_new(&x->worker->node->store, (struct spool_limits){buffering->memory_bytes,

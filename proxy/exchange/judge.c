@@ -15,6 +15,7 @@
 #include "exchange/turn.h"
 #include "exchange/turn_limits.h"
 #include "gate/readings.h"
+#include "http/grpc.h"
 #include "http/forwarded.h"
 #include "http/problem.h"
 #include "http/upgrade.h"
@@ -217,6 +218,17 @@ static void know_caller(struct exchange *x, const struct conf_listener *listener
 		x->facts.tls = tls_facts_identify(x->client->tls);
 }
 
+/* gRPC is spoken by HTTP/2 alone. */
+static void note_call(struct exchange *x)
+{
+	uint64_t ms;
+
+	x->is_call = http_is_grpc(&x->request);
+	ms = x->is_call ? http_grpc_timeout_ms(&x->request) : 0;
+	if (ms > 0)
+		x->times.ends_ms = worker_now_ms(x->worker) + ms;
+}
+
 void exchange_begin(struct exchange *x, const char *bytes)
 {
 	const struct conf_listener *listener = x->client->listener->conf;
@@ -255,5 +267,7 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
 		return;
 	}
+	if (x->request.major == 2 && x->request.method == HTTP_METHOD_POST)
+		note_call(x);
 	turn_begin(x);
 }

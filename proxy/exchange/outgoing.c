@@ -5,6 +5,7 @@
 #include "exchange/hop.h"
 #include "exchange/switched.h"
 #include "gate/ratelimit_fields.h"
+#include "http/grpc.h"
 #include "http/forwarded.h"
 #include "listen/listener.h"
 #include "record/trace.h"
@@ -396,6 +397,9 @@ void outgoing_reply_make(struct outgoing_reply *reply, struct exchange *x)
 	struct http_problem *problem = &reply->problem;
 
 	reply->exchange = x;
+	reply->is_grpc = x->answer.status >= 400 && x->request.method == HTTP_METHOD_POST &&
+			 x->request.len > 0 && http_is_grpc(&x->request);
+	reply->status = reply->is_grpc ? 200 : x->answer.status;
 	reply->changes = exchange_response_changes(x);
 	reply->has_changes = http_changes_any(&reply->changes);
 	reply->bytes =
@@ -432,6 +436,8 @@ struct slice outgoing_reply_content(struct outgoing_reply *reply)
 {
 	struct http_out out = http_out_over(reply->content, sizeof(reply->content));
 
+	if (reply->is_grpc)
+		return (struct slice){reply->content, 0};
 	http_problem_put_content(&out, &reply->problem);
 	return out.overflow ? SLICE_NONE
 			    : (struct slice){reply->content, (size_t)(out.at - reply->content)};
@@ -460,7 +466,10 @@ void outgoing_reply_put(
 	field_put(sink, SLICE("Date"), worker_date(x->worker));
 	if (reply->has_changes)
 		http_changes_filter(sink, own, &reply->changes);
-	http_problem_put_fields(sink, &reply->problem, content_bytes);
+	if (reply->is_grpc)
+		http_grpc_put_fields(sink, &reply->problem);
+	else
+		http_problem_put_fields(sink, &reply->problem, content_bytes);
 	own = sink->out.at;
 	put_verdict(sink, x);
 	put_request_id(sink, x);

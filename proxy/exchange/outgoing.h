@@ -66,6 +66,8 @@ void outgoing_response_put(
 
 struct outgoing_reply {
 	struct exchange *exchange;
+	unsigned status; /* of its head */
+	bool is_grpc;    /* to a call of gRPC: a head alone (http/grpc.h) */
 	struct http_problem problem;
 	struct http_location location;
 	struct http_changes changes;
@@ -76,7 +78,7 @@ struct outgoing_reply {
 	char content[HTTP_PROBLEM_BYTES];
 };
 
-/* Its status is exchange.answer.status. */
+/* Of exchange.answer.status; `reply->status` is how its head says that. */
 void outgoing_reply_make(struct outgoing_reply *reply, struct exchange *exchange);
 
 /* The content, in reply->content. `at` is NULL: it does not fit. */

@@ -397,7 +397,8 @@ void respond_await_more(struct exchange *x)
 	if (!x->connection)
 		return;
 	server_await(x->connection, drains ? WAIT_DRAIN : WAIT_MORE,
-		drains ? 0 : server_bytes_sent(x->connection), exchange_idle_timeout_ms(x));
+		drains ? 0 : server_bytes_sent(x->connection),
+		exchange_within_deadline_ms(x, exchange_idle_timeout_ms(x)));
 	server_read_again(x->connection);
 }
 

@@ -21,6 +21,7 @@
 #include "exchange/turn_ask.h"
 #include "exchange/turn_limits.h"
 #include "exchange/turn_place.h"
+#include "http/problem.h"
 #include "upstream/pace.h"
 #include "worker/worker_clock.h"
 
@@ -101,7 +102,10 @@ static void on_deadline(struct deadline *deadline)
 	} else if (x->state == EXCHANGE_QUEUED) {
 		struct run_queue *line = x->upstream->state->run_queue;
 		worker_count(x->worker, STATS_SHED);
-		exchange_reply(x, 503, "queue timeout", run_queue_retry_after_ms(line));
+		if (exchange_is_past_deadline(x))
+			exchange_reply(x, 504, "deadline", HTTP_PROBLEM_NO_RETRY);
+		else
+			exchange_reply(x, 503, "queue timeout", run_queue_retry_after_ms(line));
 	}
 	if (client)
 		client_advance(client);
@@ -129,6 +133,8 @@ void exchange_await_turn(struct exchange *x)
 	exchange_enter(x, EXCHANGE_QUEUED);
 	if (x->attempt.search == SEARCH_FIRST) /* else it is the same wait, which continues */
 		x->turn.wait_ends_ms = since_ns / CLOCK_NS_PER_MS + wait_ms;
+	if (x->times.ends_ms != 0 && x->turn.wait_ends_ms > x->times.ends_ms)
+		x->turn.wait_ends_ms = x->times.ends_ms;
 	turn_wait_until(x, x->turn.wait_ends_ms);
 }
 

@@ -169,7 +169,7 @@ bool compose_reply(struct exchange *x, struct flow *flow)
 	struct slice content = outgoing_reply_content(&reply);
 	if (!content.at || !open_sink(x, flow, reply.bytes, &sink))
 		return false;
-	text_head_status(&sink, x->answer.status, SLICE_NONE);
+	text_head_status(&sink, reply.status, SLICE_NONE);
 	outgoing_reply_put(&sink, &reply, content.len);
 	if (x->answer.status == 426) { /* RFC 9110 section 15.5.22 */
 		field_put(&sink, SLICE("Connection"), SLICE("upgrade"));

@@ -114,7 +114,7 @@ bool h2_reply(struct client *client, struct exchange *x)
 	struct slice content = outgoing_reply_content(&reply);
 	bool has_body = !is_head && content.len > 0;
 	h2_fields_begin(&fields, stream->connection->worker);
-	if (!content.at || !h2_fields_put_status(&fields, x->answer.status) ||
+	if (!content.at || !h2_fields_put_status(&fields, reply.status) ||
 		!h2_fields_open(&fields, reply.bytes))
 		return false;
 	outgoing_reply_put(&fields.sink, &reply, content.len);
