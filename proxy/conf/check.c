@@ -244,6 +244,12 @@ static void check_upstream(struct build *build, const struct instance *instance)
 			resolve(build, instance, &instance->references[i], SECTION_SEMAPHORE);
 	check_health_shared(build, instance);
 	check_upstream_tls(build, instance);
+	if (upstream->protocol == CONF_PROTOCOL_HTTP2 &&
+		upstream->send_proxy != CONF_SEND_PROXY_OFF)
+		build_fail(build, instance, instance_setting_line(instance, "send_proxy"),
+			"send_proxy: it needs connections to the servers that carry one client "
+			"each, and those of protocol = h2 are shared; expected protocol = "
+			"http/1.1");
 #ifndef HAVE_HTTP2
 	if (upstream->protocol == CONF_PROTOCOL_HTTP2)
 		build_fail(build, instance, instance_setting_line(instance, "protocol"),

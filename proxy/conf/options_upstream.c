@@ -65,11 +65,11 @@ const struct option options_upstream[] = {
 	{"semaphore", &type_reference, LIVE, AT(semaphore),
 		.help = "The [semaphore] whose slots bound the requests at the upstream at once, "
 			"over all nodes; max_in_flight applies in addition."},
-	{"semaphore_idle", &type_duration, LIVE, AT(semaphore_idle_ms), .fallback = "2s",
+	{"semaphore_idle", &type_duration, LIVE, AT(slots.idle_ms), .fallback = "2s",
 		BETWEEN(MS(100), HOURS(1)), .flags = OPTION_DURATION,
 		NEEDS("semaphore", "NAME"),
 		.help = "Time after which unneeded slots are released for other nodes."},
-	{"semaphore_down", &type_word, LIVE, AT(semaphore_down), .fallback = "local",
+	{"semaphore_down", &type_word, LIVE, AT(slots.down), .fallback = "local",
 		.words = semaphore_downs,
 		NEEDS("semaphore", "NAME"),
 		.help = "Rule while the semaphore's broker is unavailable: local uses this node's "

@@ -46,6 +46,12 @@ struct conf_shed {
 	uint64_t target_ms, interval_ms;
 };
 
+/* Of an upstream that takes slots of a semaphore. */
+struct conf_slot_use {
+	uint64_t idle_ms; /* those not needed for so long are given back, 2s */
+	enum conf_semaphore_down down;
+};
+
 struct conf_upstream {
 	const char *name;
 	unsigned line;
@@ -57,8 +63,7 @@ struct conf_upstream {
 	uint32_t max_in_flight;          /* 0: no bound; CONF_IN_FLIGHT_AUTO */
 	uint32_t max_in_flight_floor, max_in_flight_ceiling; /* bounds of auto: 1, 1000 */
 	const struct conf_semaphore *semaphore;              /* whose slots it takes; NULL: none */
-	uint64_t semaphore_idle_ms; /* slots not needed for so long are given back, 2s */
-	enum conf_semaphore_down semaphore_down;
+	struct conf_slot_use slots;
 	uint32_t max_streams; /* responses without end at once, 0: no bound */
 	struct conf_pace pace;
 	uint32_t quantum; /* 10..50, 10 */

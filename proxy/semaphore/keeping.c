@@ -293,8 +293,8 @@ static struct keeper_config config_of(const struct conf_upstream *upstream)
 		.name = upstream->semaphore->name,
 		.size = upstream->semaphore->size,
 		.nodes = upstream->semaphore->nodes,
-		.idle_ms = upstream->semaphore_idle_ms,
-		.refuses = upstream->semaphore_down == CONF_SEMAPHORE_DOWN_REFUSE,
+		.idle_ms = upstream->slots.idle_ms,
+		.refuses = upstream->slots.down == CONF_SEMAPHORE_DOWN_REFUSE,
 	};
 }
 

@@ -98,7 +98,7 @@ def node_tls(t):
     equal((got.status, got.body), (200, b"text"), "answer")
     equal(got.get("x-scheme"), "https", "scheme")
     equal(ask(t, sluice, "/b").status, 502, "status")
-    true("does not speak HTTP/2" in sluice.log(), "the log says why")
+    until(lambda: "does not speak HTTP/2" in sluice.log(), "the log says why")
 
 
 def _tls(certificate, *protocols):
@@ -504,6 +504,14 @@ def refused_settings(t):
             status, output = check(t.file("wrong.ini", text))
             equal(status, 1, "status")
             true("those of protocol = h2 are shared" in output, output)
+
+
+@test("nor can send_proxy")
+def refused_proxy(t):
+    text = "[listener main]\nbind = 127.0.0.1:1\n" + to("127.0.0.1:2", upstream=H2 + "send_proxy = v2")
+    status, output = check(t.file("wrong.ini", text))
+    equal(status, 1, "status")
+    true("those of protocol = h2 are shared" in output, output)
 
 
 @test("health checks")

@@ -93,8 +93,8 @@ static void of_upstreams(void **state)
 	(void)state;
 	assert_string_equal(upstream->semaphore->name, "s");
 	assert_int_equal(upstream->semaphore->nodes, 3);
-	assert_int_equal(upstream->semaphore_idle_ms, 3000);
-	assert_int_equal(upstream->semaphore_down, CONF_SEMAPHORE_DOWN_REFUSE);
+	assert_int_equal(upstream->slots.idle_ms, 3000);
+	assert_int_equal(upstream->slots.down, CONF_SEMAPHORE_DOWN_REFUSE);
 	assert_null(conf->upstreams[0].semaphore);
 	conf_release(conf);
 	bad_text(12, "semaphore: there is no [semaphore t]; expected the name of one",
