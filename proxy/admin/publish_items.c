@@ -9,7 +9,6 @@
 #include "base/base64.h"
 #include "channels/grip_control.h"
 #include "frames/messages.h"
-#include "frames/utf8.h"
 
 /* A close frame's reason. */
 #define REASON_BYTES (FRAME_CONTROL_BYTES - 2)

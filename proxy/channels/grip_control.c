@@ -4,7 +4,7 @@
 
 #include "base/base64.h"
 #include "channels/grip_filter.h"
-#include "frames/utf8.h"
+#include "frames/messages.h"
 
 /* More is not looked at: a message's text is at most a channel, or content in base64, escaped. */
 #define JSON_BYTES (16 * 1024)

@@ -11,8 +11,38 @@
 #ifndef FRAMES_MESSAGES_H
 #define FRAMES_MESSAGES_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "frames/frames.h"
-#include "frames/utf8.h"
+#include "base/slice.h"
+
+/* ---- utf8 ----------------------------------------------------------------------------------- */
+
+/*
+ * Is a text UTF-8 (RFC 3629)? It may come in pieces: a character that is cut is judged when the
+ * rest of it has come.
+ */
+
+/* All zero: before the first character. */
+struct utf8 {
+	uint8_t left;      /* bytes of a character that are still to come */
+	uint8_t low, high; /* bounds of the next of these */
+};
+
+/* False: it is none, whatever follows. */
+bool utf8_continue(struct utf8 *utf8, struct slice bytes);
+
+/* Does it end here, with no part of a character? */
+static inline bool utf8_is_whole(const struct utf8 *utf8)
+{
+	return utf8->left == 0;
+}
+
+/* Is all of it? */
+bool utf8_is_valid(struct slice text);
+
+/* ---- messages ------------------------------------------------------------------------------- */
 
 /* The code of a close frame (RFC 6455 section 7.4.1, and IANA's registry). */
 enum close_code {

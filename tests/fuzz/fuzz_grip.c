@@ -11,7 +11,6 @@
 #include "admin/publish_token.h"
 #include "channels/grip_control.h"
 #include "frames/messages.h"
-#include "frames/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* UTF-8 in pieces: the same as in one, and as by its definition. */
-#include "frames/utf8.h"
+#include "frames/messages.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
