@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "websocket/survey.h"
-#include "websocket/view.h"
 
 #define VIEWS_FIRST   16
 #define RETRY_AFTER_S 1

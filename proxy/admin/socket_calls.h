@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "websocket/command.h"
+#include "websocket/survey.h"
 #include "websocket/filter.h"
 
 /* Requests under way at once; further ones get 503. */

@@ -10,7 +10,7 @@
 #include "gate/identity.h"
 #include "http/forwarded.h"
 #include "websocket/sockets.h"
-#include "websocket/view.h"
+#include "websocket/survey.h"
 
 #define SESSION_BYTES 33
 

@@ -36,7 +36,7 @@
 #include "stats/stats.h"
 #include "upstream/server.h"
 #include "upstream/server_pool.h"
-#include "websocket/part.h"
+#include "websocket/socket.h"
 #include "channels/channels_part.h"
 #include "gateway/gateway_part.h"
 

@@ -34,7 +34,7 @@
 #include "websocket/handshake.h"
 #include "channels/meta.h"
 #include "websocket/send_queue.h"
-#include "websocket/shared_listener.h"
+#include "websocket/sockets.h"
 #include "websocket/state.h"
 
 /* Bytes of the events that leave in one request; one of any size may leave alone. The other bounds

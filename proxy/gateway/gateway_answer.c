@@ -20,7 +20,7 @@
 #include "websocket/grip.h"
 #include "websocket/send.h"
 #include "websocket/state.h"
-#include "websocket/write.h"
+#include "websocket/read_server.h"
 
 /* ---- its head -------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 
 #include "record/account.h"
 #include "websocket/send.h"
-#include "websocket/write.h"
+#include "websocket/read_server.h"
 
 static void begin(struct websocket *socket)
 {

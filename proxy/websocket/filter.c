@@ -8,7 +8,7 @@
 #include "gate/identity.h"
 #include "http/forwarded.h"
 #include "websocket/grip.h"
-#include "websocket/view.h"
+#include "websocket/survey.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 
 #include "websocket/close.h"
 #include "websocket/times.h"
-#include "websocket/unfinished.h"
+#include "websocket/message.h"
 
 /* ---- control frames -------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #define WEBSOCKET_SOCKET_H
 
 #include "websocket/state.h"
+#include "worker/worker.h"
 
 /* Does all that can be done now. May end it. */
 void socket_run(struct websocket *socket);
@@ -24,5 +25,11 @@ void socket_on_session_over(struct passage *passage);
 void socket_on_end(struct passage *passage);
 void socket_each_message(const struct worker *worker,
 	void (*visit)(const struct exchange *message, const struct passage *passage));
+
+/* ---- part ----------------------------------------------------------------------------------- */
+
+/* The worker's events for its WebSockets. */
+
+extern const struct worker_part websockets_part;
 
 #endif

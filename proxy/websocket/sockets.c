@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "websocket/send_queue.h"
 #include "websocket/state.h"
+#include "site/site_use.h"
 
 #define WORKER_SHIFT 40
 #define HALF_DIGITS  (SOCKET_ID_BITS / 4)
@@ -133,4 +134,104 @@ struct websocket *websockets_find(struct websockets *all, uint64_t id)
 uint64_t websockets_random_below(struct websockets *all, uint64_t bound)
 {
 	return random_below(&all->random, bound);
+}
+
+/* ---- walk ----------------------------------------------------------------------------------- */
+
+/* As many as are left of the turn. */
+static unsigned visit_some(struct socket_walk *walk, unsigned left)
+{
+	while (left > 0 && walk->at) {
+		struct websocket *socket = walk->at;
+		walk->at = socket->links.next;
+		left--;
+		if (!walk->visit(walk, socket))
+			walk->at = NULL;
+	}
+	return left;
+}
+
+static void put_last(struct websockets *all, struct socket_walk *walk)
+{
+	struct socket_walk **end = &all->walks.first;
+
+	while (*end)
+		end = &(*end)->next;
+	*end = walk;
+	walk->next = NULL;
+}
+
+static void run(struct message *message)
+{
+	struct websockets *all = CONTAINER_OF(message, struct websockets, walks.message);
+	unsigned left = WALK_SOCKETS;
+
+	all->walks.is_posted = false;
+	while (all->walks.first && left > 0) {
+		struct socket_walk *walk = all->walks.first;
+		left = visit_some(walk, left); /* in its place: sockets that end look for it */
+		left -= left > 0;              /* one of no sockets is work, too */
+		all->walks.first = walk->next;
+		if (walk->at)
+			put_last(all, walk);
+		else
+			walk->done(walk);
+	}
+}
+
+void walk_begin(struct socket_walk *walk, struct worker *worker)
+{
+	walk->at = websockets_of(worker)->first;
+	put_last(websockets_of(worker), walk);
+}
+
+void walk_pass_over(struct websockets *all, const struct websocket *socket)
+{
+	for (struct socket_walk *walk = all->walks.first; walk; walk = walk->next)
+		if (walk->at == socket)
+			walk->at = socket->links.next;
+}
+
+void walk_end_turn(struct worker *worker)
+{
+	struct websockets *all = websockets_of(worker);
+
+	if (!all->walks.first || all->walks.is_posted)
+		return;
+	all->walks.is_posted = true;
+	all->walks.message.run = run;
+	message_post(&worker->loop, &all->walks.message);
+}
+
+/* ---- shared listener ------------------------------------------------------------------------ */
+
+struct shared_listener *shared_listener_hold(
+	struct shared_listener **all, const struct conf_listener *conf, struct site_use *use)
+{
+	struct shared_listener *shared = *all;
+
+	while (shared && (shared->listener.conf != conf || shared->listener.use != use))
+		shared = shared->next;
+	if (!shared) {
+		shared = calloc(1, sizeof(*shared));
+		if (!shared)
+			return NULL;
+		shared->listener.conf = conf;
+		shared->listener.use = site_use_hold(use);
+		shared->next = *all;
+		*all = shared;
+	}
+	shared->holders++;
+	return shared;
+}
+
+void shared_listener_release(struct shared_listener **all, struct shared_listener *shared)
+{
+	if (!shared || --shared->holders > 0)
+		return;
+	while (*all != shared)
+		all = &(*all)->next;
+	*all = shared->next;
+	site_use_release(shared->listener.use);
+	free(shared);
 }

@@ -8,15 +8,55 @@
 #include "base/hash_table.h"
 #include "loop/message.h"
 #include "frames/frames.h"
-#include "websocket/walk.h"
 #include "worker/worker.h"
+#include "listen/listener.h"
+
+/* ---- walk ----------------------------------------------------------------------------------- */
+
+/*
+ * Visiting all sockets of a worker, some of them in each turn of its loop, so that no request waits
+ * for it: WALK_SOCKETS over all walks, one after the other.
+ *
+ *   walk_begin --> [walks of the worker] --a turn--> visit, visit, ... --a turn--> ... --> done
+ *
+ * Sockets that are opened meanwhile are not visited; those that end meanwhile are left out.
+ */
+
+#define WALK_SOCKETS 256
+
+struct socket_walk;
+struct websocket;
+struct websockets;
+struct worker;
+
+struct socket_walk {
+	/* May end the socket, and others. False: the walk is over. */
+	bool (*visit)(struct socket_walk *walk, struct websocket *socket);
+	/* All were visited: the walk's memory is its owner's again. */
+	void (*done)(struct socket_walk *walk);
+
+	/* private */
+	struct websocket *at;
+	struct socket_walk *next;
+};
+
+/* On the worker's thread, as all that it calls, and not before the next turn. The worker must turn
+ * on until `done`. */
+void walk_begin(struct socket_walk *walk, struct worker *worker);
+
+/* The socket leaves its worker's list. */
+void walk_pass_over(struct websockets *all, const struct websocket *socket);
+
+/* A turn has ended: those that continue do so in the next. */
+void walk_end_turn(struct worker *worker);
+
+/* ---- sockets -------------------------------------------------------------------------------- */
 
 struct send_report;
 struct shared_listener;
-struct websocket;
 
 struct socket_walks {
-	struct socket_walk *first; /* websocket/walk.h */
+	struct socket_walk *first; /* websocket/sockets.h */
 	struct message message;
 	bool is_posted;
 };
@@ -73,5 +113,23 @@ struct websocket *websockets_find(struct websockets *all, uint64_t id);
 
 /* Below `bound`, which is not 0. */
 uint64_t websockets_random_below(struct websockets *all, uint64_t bound);
+
+/* ---- shared listener ------------------------------------------------------------------------ */
+
+/* The part of a handshake's listener that requests of gateways read; the listener may end before
+ * them: one for all gateways of a worker that came by the same under the same configuration. */
+
+struct shared_listener {
+	struct listener listener; /* `conf` and `use` of it, and no more */
+	struct shared_listener *next;
+	uint64_t holders;
+};
+
+/* Held for the caller, in the list of its worker. NULL: no memory. */
+struct shared_listener *shared_listener_hold(
+	struct shared_listener **all, const struct conf_listener *conf, struct site_use *use);
+
+/* NULL is ignored. */
+void shared_listener_release(struct shared_listener **all, struct shared_listener *shared);
 
 #endif

@@ -15,12 +15,12 @@
  * A socket ends when both sides have exchanged close frames, when close_timeout has passed, or when
  * a connection has ended. Private to the room.
  *
- *   socket.c            its life: begin, run, end         part.c     what the worker's commands do
+ *   socket.c            its life: begin, run, end         socket.c     what the worker's commands do
  *   read_client.c       messages and control frames in    read_server.c
  *   message.c           a message's exchange              times.c    its deadlines
- *   unfinished.c        the memory of messages that are not passed on yet
- *   flush.c             what is due, and what the connections take
- *   close.c, write.c    close frames; frames out          send.c     what others send to the client
+ *   message.c        the memory of messages that are not passed on yet
+ *   socket.c             what is due, and what the connections take
+ *   close.c, read_server.c    close frames; frames out          send.c     what others send to the client
  *   state.c, sockets.c  below all of them
  *
  * Where the server speaks HTTP, a gateway (gateway/gateway.h) is in the server's place: both
@@ -37,7 +37,6 @@
 #include "channels/channels.h"
 #include "frames/messages.h"
 #include "channels/meta.h"
-#include "websocket/shared_listener.h"
 #include "websocket/sockets.h"
 
 /* Events and reads of each of a socket's sides in one turn, before it is the others'. So many bytes
@@ -188,7 +187,7 @@ struct websocket {
 	struct message_reader from_client, from_server;
 	struct frame_writer to_client; /* within a frame of the server's */
 	struct buffer message;         /* what has come of the client's */
-	uint64_t gathered;             /* bytes in the node's sum, see unfinished.h */
+	uint64_t gathered;             /* bytes in the node's sum, see message.h */
 	uint8_t opcode;                /* of that */
 	bool compressed;
 	unsigned notices; /* due */

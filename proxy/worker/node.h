@@ -47,7 +47,7 @@ struct node_sends {
 	_Atomic uint64_t bytes, most; /* most: socket_queue_total_bytes, 0: no bound */
 };
 
-/* Memory of messages of clients that are not passed on yet (websocket/unfinished.h). */
+/* Memory of messages of clients that are not passed on yet (websocket/message.h). */
 struct node_unfinished {
 	_Atomic uint64_t bytes, most; /* most: socket_gather_total_bytes, 0: no bound */
 };

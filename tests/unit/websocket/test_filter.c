@@ -1,9 +1,8 @@
 /* What a socket is found by, what an operator sees of it, and what is done to it. */
 #include "opened.h"
 
-#include "websocket/command.h"
+#include "websocket/survey.h"
 #include "websocket/filter.h"
-#include "websocket/view.h"
 #include "tests/unit/suite.h"
 
 static const struct stage_conf typed = {.route = OPENED_ROUTE "socket_type = order\n"},
