@@ -17,7 +17,7 @@
 #include "websocket/close.h"
 #include "gateway/gateway.h"
 #include "websocket/message.h"
-#include "gateway/retry.h"
+#include "gateway/gateway_replay.h"
 #include "websocket/state.h"
 
 /* ---- a new one ------------------------------------------------------------------------------- */

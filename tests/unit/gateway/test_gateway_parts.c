@@ -12,7 +12,7 @@
 #include "http/text_head.h"
 #include "websocket/handshake.h"
 #include "channels/meta.h"
-#include "gateway/retry.h"
+#include "gateway/gateway_replay.h"
 #include "tests/unit/suite.h"
 
 /* ---- tries ----------------------------------------------------------------------------------- */
