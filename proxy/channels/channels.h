@@ -28,7 +28,7 @@ struct subscription {
 	struct subscription *next_of_bucket;
 	struct channel_part *part;
 	struct subscriber *subscriber;
-	unsigned filters; /* see grip_filter.h; 0: none */
+	unsigned filters; /* see grip_control.h; 0: none */
 };
 
 struct delivery;

@@ -41,7 +41,7 @@ struct grip_control {
 	/* SUBSCRIBE, UNSUBSCRIBE: the channel; KEEP_ALIVE: the content; SET_META: the value */
 	size_t bytes;
 	char text[GRIP_CHANNEL_BYTES];
-	unsigned filters; /* SUBSCRIBE: see grip_filter.h */
+	unsigned filters; /* SUBSCRIBE: see grip_control.h */
 	/* SET_META */
 	size_t name_bytes;
 	char name[GRIP_META_NAME_BYTES];
@@ -67,5 +67,41 @@ bool grip_find_type(const json_t *object, const char *name, uint8_t *opcode);
 
 /* May a channel have this name? It is UTF-8 with 1 to GRIP_CHANNEL_BYTES bytes. */
 bool grip_channel_is_valid(struct slice name);
+
+/* ---- grip filter ---------------------------------------------------------------------------- */
+
+/*
+ * GRIP's filters: a subscription may name some, by which its socket does not get all that is
+ * published to the channel (Pushpin, "Message Filters").
+ *
+ *   skip-self     not what meta `sender` of the publication says that the socket's user has sent
+ *   skip-users    not what meta `skip_users`, a list with commas, excludes its user from
+ *   require-sub   only where the socket is subscribed to meta `require_sub`, too
+ *
+ * A socket's user is its value `user`, by the control message `set-meta`.
+ */
+
+enum grip_filter { GRIP_SKIP_SELF = 1, GRIP_SKIP_USERS = 2, GRIP_REQUIRE_SUB = 4 };
+
+#define GRIP_FILTER_NAMES "skip-self, skip-users or require-sub"
+
+/* The filter of this name, or 0. */
+unsigned grip_filter_find(struct slice name);
+
+/* What a publication says for filters; empty texts: nothing. */
+struct grip_meta {
+	struct slice sender, skip_users, require_sub;
+};
+
+/* Bytes of each. */
+#define GRIP_META_BYTES 65536
+
+static inline bool grip_meta_is_empty(const struct grip_meta *meta)
+{
+	return meta->sender.len == 0 && meta->skip_users.len == 0 && meta->require_sub.len == 0;
+}
+
+/* Do these filters keep it from this user? But for require-sub. */
+bool grip_filter_skips(unsigned filters, const struct grip_meta *meta, struct slice user);
 
 #endif

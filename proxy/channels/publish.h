@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/slice.h"
-#include "channels/grip_filter.h"
+#include "channels/grip_control.h"
 #include "worker/node.h"
 
 struct channels;

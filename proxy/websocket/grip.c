@@ -9,7 +9,6 @@
 #include "channels/channels_part.h"
 #include "websocket/close.h"
 #include "channels/grip_control.h"
-#include "channels/grip_filter.h"
 #include "channels/publish.h"
 #include "websocket/send.h"
 
