@@ -16,7 +16,7 @@
 #include "fleet/health.h"
 #include "fleet/ladder.h"
 #include "fleet/shares.h"
-#include "store/trouble.h"
+#include "store/store_server.h"
 
 /* Of join.lua's lines: those whose lease has not ended since. */
 static json_t *list_nodes(const struct fleet_nodes *nodes)

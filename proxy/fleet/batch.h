@@ -15,7 +15,7 @@
 
 #include "store/integers.h"
 #include "fleet/rule.h"
-#include "store/slot.h"
+#include "store/cluster_map.h"
 #include "throttle/throttle.h"
 
 /* Callers in one call, each of one limit, and rules. */
@@ -50,7 +50,7 @@ struct batch_run {
 struct batch {
 	const struct batch_function *function;
 	const char *prefix;      /* of all keys; not owned */
-	unsigned part;           /* that all callers belong to (slot.h) */
+	unsigned part;           /* that all callers belong to (cluster_map.h) */
 	struct batch_text keys;  /* as they are sent */
 	struct batch_text words; /* operations, in integers */
 	struct batch_text all;   /* what is sent */

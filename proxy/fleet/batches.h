@@ -1,6 +1,6 @@
 /*
  * The calls of the store's functions that a worker's turns make: what a round asks of one function
- * is one batch for each part of the store (slot.h), and leaves at its end.
+ * is one batch for each part of the store (cluster_map.h), and leaves at its end.
  *
  *   fleet_filling --> batch --> batches_send --> store --> answered
  *

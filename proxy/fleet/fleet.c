@@ -10,7 +10,7 @@
 #include "fleet/health.h"
 #include "fleet/ladder.h"
 #include "fleet/shares.h"
-#include "store/trouble.h"
+#include "store/store_server.h"
 
 /* Callers with a lease at a time; memory is taken as they come. */
 #define HANDS 131072

@@ -52,7 +52,7 @@ struct members *fleet_members(struct authority *authority);
 /* The state of the store itself (health.h). */
 struct health *fleet_health(struct authority *authority);
 
-/* Why the node is without the store (trouble.h). */
+/* Why the node is without the store (store_server.h). */
 struct trouble *fleet_trouble(struct authority *authority);
 
 /* What the node knows of its rungs (ladder.h), and what it owes to the store. */

@@ -12,7 +12,7 @@
 #include "fleet/fleet.h"
 #include "fleet/fleet_ask.h"
 #include "fleet/ladder.h"
-#include "store/trouble.h"
+#include "store/store_server.h"
 #include "site/site.h"
 #include "site/site_use.h"
 #include "stats/stats.h"

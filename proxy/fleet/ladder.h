@@ -18,7 +18,7 @@
 
 #include "fleet/debts.h"
 #include "fleet/rung.h"
-#include "store/slot.h"
+#include "store/cluster_map.h"
 #include "fleet/way.h"
 
 struct account;
@@ -35,7 +35,7 @@ struct node;
 /* Eight times the weight of one answer. */
 #define LADDER_LATENESS_MOST 256
 
-/* Of a part of the store (slot.h); relaxed: numbers that stand alone. */
+/* Of a part of the store (cluster_map.h); relaxed: numbers that stand alone. */
 struct ladder_part {
 	_Atomic uint64_t back_ms;   /* the last return of any worker's connection; 0: none */
 	_Atomic uint64_t forgot_ms; /* as rung_facts has it; 0: it has not */

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "conf/conf.h"
-#include "store/slot.h"
+#include "store/cluster_map.h"
 #include "fleet/standing.h"
 #include "store/store_link.h"
 

@@ -28,7 +28,7 @@
 #include "fleet/split.h"
 #include "fleet/strict_list.h"
 #include "fleet/rung.h"
-#include "store/slot.h"
+#include "store/cluster_map.h"
 #include "store/store_link.h"
 #include "fleet/way.h"
 #include "gate/authority.h"

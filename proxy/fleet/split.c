@@ -9,7 +9,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "store/integers.h"
-#include "store/slot.h"
+#include "store/cluster_map.h"
 #include "site/site.h"
 #include "site/site_use.h"
 #include "worker/worker_clock.h"

@@ -19,13 +19,27 @@
 #ifndef STORE_CLUSTER_H
 #define STORE_CLUSTER_H
 
+#include <stdint.h>
 #include <stdio.h>
 
-#include "store/backoff.h"
-#include "store/redirect.h"
+#include "store/cluster_map.h"
 #include "store/scout.h"
-#include "store/slot.h"
 #include "store/store_server.h"
+
+/* ---- backoff -------------------------------------------------------------------------------- */
+
+/* How long to wait before something that failed is tried again: half of a time that doubles, and a
+ * random part of the other half. So nodes that lost the store at once do not come back at once. */
+
+struct backoff {
+	unsigned failures; /* in a row */
+	uint64_t random;   /* not 0 */
+};
+
+/* Counts a failure. Returns milliseconds. */
+uint64_t backoff_next_ms(struct backoff *backoff);
+
+/* ---- cluster -------------------------------------------------------------------------------- */
 
 struct cluster;
 

@@ -91,3 +91,95 @@ void cluster_map_read_info(const char *info, bool *is_up, uint64_t *epoch)
 	*is_up = strstr(info, "cluster_state:ok") != NULL;
 	*epoch = at ? strtoull(at + strlen(epoch_name), NULL, 10) : 0;
 }
+
+/* ---- slot ----------------------------------------------------------------------------------- */
+
+/* CRC-16/XMODEM: polynomial 0x1021, nothing reflected, begun with 0. */
+static uint16_t crc16(const char *bytes, size_t len)
+{
+	uint32_t crc = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		crc ^= (uint32_t)(unsigned char)bytes[i] << 8;
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1;
+		crc &= 0xffff;
+	}
+	return (uint16_t)crc;
+}
+
+uint16_t slot_of_key(const char *key, size_t len)
+{
+	const char *open = memchr(key, '{', len);
+	const char *close = open ? memchr(open, '}', len - (size_t)(open - key)) : NULL;
+
+	if (close && close > open + 1)
+		return crc16(open + 1, (size_t)(close - open - 1)) % SLOTS;
+	return crc16(key, len) % SLOTS;
+}
+
+void slot_write_tag(unsigned part, char tag[SLOT_TAG_BYTES])
+{
+	static const char digits[] = "0123456789abcdef";
+	unsigned number = (part - 1) % SLOT_PARTS;
+
+	tag[0] = digits[number >> 8];
+	tag[1] = digits[number >> 4 & 15];
+	tag[2] = digits[number & 15];
+	tag[3] = '\0';
+}
+
+uint16_t slot_of_part(unsigned part)
+{
+	char tag[SLOT_TAG_BYTES];
+
+	if (part == 0)
+		return 0;
+	slot_write_tag(part, tag);
+	return crc16(tag, SLOT_TAG_BYTES - 1) % SLOTS;
+}
+
+/* ---- redirect ------------------------------------------------------------------------------- */
+
+static bool begins(const char *text, const char *word)
+{
+	return strncmp(text, word, strlen(word)) == 0;
+}
+
+/* "SLOT HOST:PORT"; an IPv6 address has colons, too. */
+static bool read_place(struct redirect *redirect, const char *text, const char *host)
+{
+	char *end;
+	unsigned long slot = strtoul(text, &end, 10);
+	const char *place = end + 1, *colon = *end == ' ' ? strrchr(place, ':') : NULL;
+
+	if (end == text || slot >= SLOTS || !colon)
+		return false;
+	unsigned long port = strtoul(colon + 1, &end, 10);
+	size_t len = (size_t)(colon - place);
+	if (end == colon + 1 || port == 0 || port > UINT16_MAX || len >= sizeof(redirect->host))
+		return false;
+	if (len == 0 || (len == 1 && *place == '?'))
+		snprintf(redirect->host, sizeof(redirect->host), "%s", host);
+	else
+		snprintf(redirect->host, sizeof(redirect->host), "%.*s", (int)len, place);
+	redirect->slot = (uint16_t)slot;
+	redirect->port = (uint16_t)port;
+	return true;
+}
+
+bool redirect_read(struct redirect *redirect, const char *error, const char *host)
+{
+	redirect->kind = REDIRECT_NONE;
+	if (begins(error, "MOVED ") && read_place(redirect, error + strlen("MOVED "), host))
+		redirect->kind = REDIRECT_MOVED;
+	else if (begins(error, "ASK ") && read_place(redirect, error + strlen("ASK "), host))
+		redirect->kind = REDIRECT_ASK;
+	else if (begins(error, "TRYAGAIN"))
+		redirect->kind = REDIRECT_LATER;
+	else if (begins(error, "CLUSTERDOWN Hash slot not served"))
+		redirect->kind = REDIRECT_UNSERVED;
+	else if (begins(error, "CLUSTERDOWN"))
+		redirect->kind = REDIRECT_DOWN;
+	return redirect->kind != REDIRECT_NONE;
+}

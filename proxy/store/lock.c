@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/slot.h"
+#include "store/cluster_map.h"
 
 /* By enum lock_kind, lock_verb and lock_status. */
 static const char *const kinds[] = {"lock", "session", "probe"};

@@ -89,7 +89,7 @@ bool lock_name_is_valid(const char *name);
 /* 1 to 128 printable characters of ASCII, without blanks, and not "-". */
 bool lock_session_is_valid(const char *session);
 
-/* The part of a store that is a Redis Cluster where a lock is (slot.h). */
+/* The part of a store that is a Redis Cluster where a lock is (cluster_map.h). */
 unsigned lock_part_of(const char *name);
 
 /* Makes it ask to own the lock: to take it if it does not know its fence (0), else to use it.

@@ -12,7 +12,7 @@
 #define STORE_LOCKS_H
 
 #include "store/lock.h"
-#include "store/slot.h"
+#include "store/cluster_map.h"
 #include "store/store_link.h"
 #include "loop/deadline.h"
 

@@ -14,7 +14,6 @@
 #ifndef STORE_STORE_LINK_H
 #define STORE_STORE_LINK_H
 
-#include "store/backoff.h"
 #include "store/cluster.h"
 #include "store/sentinel.h"
 #include "store/store_server.h"

@@ -13,7 +13,7 @@
 #include "cli/lock/lock_command.h"
 #include "cli/lock/lock_store.h"
 #include "cli/table.h"
-#include "store/slot.h"
+#include "store/cluster_map.h"
 
 #define COUNT(items) (sizeof(items) / sizeof((items)[0]))
 

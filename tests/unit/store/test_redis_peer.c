@@ -15,7 +15,6 @@
 #include <cmocka.h>
 
 #include "base/container.h"
-#include "store/redis_bounds.h"
 #include "store/redis_events.h"
 #include "tests/unit/suite.h"
 

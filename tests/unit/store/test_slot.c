@@ -1,5 +1,5 @@
 /* Slots of keys as Redis has them, and what its nodes say of them. */
-#include "store/slot.h"
+#include "store/cluster_map.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "store/redirect.h"
 #include "tests/unit/suite.h"
 
 static uint16_t slot_of(const char *key)

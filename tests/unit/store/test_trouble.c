@@ -1,5 +1,5 @@
 /* Why a node is without its store: what its workers were told last, and since when. */
-#include "store/trouble.h"
+#include "store/store_server.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
