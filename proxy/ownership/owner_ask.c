@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "ownership/owner_line.h"
+#include "ownership/owner_use.h"
 #include "ownership/owner_nodes.h"
 #include "ownership/owner_table.h"
-#include "ownership/owner_use.h"
 #include "worker/worker.h"
 
 /* So long after a failure what is to be given up is asked to be once more, and twice as long after

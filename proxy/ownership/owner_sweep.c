@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "ownership/owner_ask.h"
-#include "ownership/owner_line.h"
+#include "ownership/owner_use.h"
 #include "ownership/owner_nodes.h"
 #include "ownership/owner_table.h"
 #include "worker/worker.h"

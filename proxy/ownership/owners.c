@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "ownership/owner_line.h"
+#include "ownership/owner_use.h"
 #include "ownership/owner_nodes.h"
 #include "ownership/owner_sweep.h"
 #include "ownership/owner_table.h"

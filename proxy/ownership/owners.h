@@ -16,7 +16,7 @@
  * the one before has processed it: so their order is that of their arrival, over all workers.
  *
  * owner_use.h: who uses a session. owner_marks.h: the order of what is forwarded. owner_sweep.h:
- * time. owner_nodes.h: the nodes as servers. Inside: owner_table.h, owner_ask.h, owner_line.h.
+ * time. owner_nodes.h: the nodes as servers. Inside: owner_table.h, owner_ask.h, owner_use.h.
  *
  * A session is in memory while it is used, owned or believed to be another node's.
  */
