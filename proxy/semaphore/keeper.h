@@ -31,7 +31,6 @@
 #define SEMAPHORE_KEEPER_H
 
 #include "queue/run_queue.h"
-#include "semaphore/crowd.h"
 #include "semaphore/holder.h"
 #include "upstream/semaphore_slots.h"
 

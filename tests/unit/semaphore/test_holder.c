@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "fake_broker.h"
-#include "semaphore/crowd.h"
 #include "semaphore/holder.h"
 #include "tests/unit/suite.h"
 
