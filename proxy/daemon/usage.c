@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
-#include "stats/usage_counts.h"
+#include "stats/usage_sums.h"
 #include "stats/usage_file.h"
 
 #define TRIM_EVERY_S 60

@@ -4,7 +4,7 @@
 #include "site/site.h"
 #include "stats/busiest.h"
 #include "stats/stats.h"
-#include "stats/usage_counts.h"
+#include "stats/usage_sums.h"
 #include "worker/worker_clock.h"
 
 enum stats_verdict account_verdict_of(const struct gate_verdict *verdict, bool was_delayed)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "stats/stats.h"
-#include "stats/usage_table.h"
+#include "stats/usage_sums.h"
 
 #define USAGE_HOUR_S 3600
 

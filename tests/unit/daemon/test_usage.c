@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "main_turn.h"
-#include "stats/usage_counts.h"
+#include "stats/usage_sums.h"
 #include "tests/unit/suite.h"
 
 static char folder[] = "/tmp/sluice-usage-XXXXXX";

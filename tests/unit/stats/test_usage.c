@@ -1,4 +1,4 @@
-#include "stats/usage_table.h"
+#include "stats/usage_sums.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
