@@ -18,7 +18,7 @@
 #include "admin/fleet_calls.h"
 #include "fleet/fleet.h"
 #include "fleet/reserve.h"
-#include "fleet/shares.h"
+#include "fleet/split.h"
 #endif
 
 #define NS_PER_MS 1000000

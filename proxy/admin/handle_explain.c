@@ -33,7 +33,7 @@
 #include "admin/fleet_calls.h"
 #include "fleet/fleet.h"
 #include "fleet/reserve.h"
-#include "fleet/shares.h"
+#include "fleet/split.h"
 #include "fleet/verdict.h"
 #include "gate/authority.h"
 #endif

@@ -15,7 +15,7 @@
 #include "fleet/hand.h"
 #include "fleet/health.h"
 #include "fleet/ladder.h"
-#include "fleet/shares.h"
+#include "fleet/split.h"
 #include "store/store_server.h"
 
 /* Of join.lua's lines: those whose lease has not ended since. */

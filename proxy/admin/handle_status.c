@@ -13,7 +13,7 @@
 #include "config.h"
 #include "daemon/daemon.h"
 #include "fleet/fleet.h"
-#include "fleet/shares.h"
+#include "fleet/split.h"
 #ifdef HAVE_REDIS
 #include "fleet/hand.h"
 #include "fleet/health.h"

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
-#include "fleet/findings.h"
+#include "fleet/probing.h"
 #include "site/site.h"
 
 /* A lock is remembered for so long after its lease: a prober that comes back then may continue if

@@ -9,7 +9,7 @@
 #include "fleet/hand.h"
 #include "fleet/health.h"
 #include "fleet/ladder.h"
-#include "fleet/shares.h"
+#include "fleet/split.h"
 #include "store/store_server.h"
 
 /* Callers with a lease at a time; memory is taken as they come. */

@@ -1,8 +1,8 @@
 /*
  * The charges of one request to its limits, here and at the store: opened when it is asked about,
- * given back whole, or settled (fleet_settle.h). Private to the fleet; on the worker's thread.
+ * given back whole, or settled (fleet_account.h). Private to the fleet; on the worker's thread.
  *
- *   account_open --> the node's table, for its limits --> judgement.h, or the store
+ *   account_open --> the node's table, for its limits --> fleet_ask.c, or the store
  */
 #ifndef FLEET_FLEET_ACCOUNT_H
 #define FLEET_FLEET_ACCOUNT_H
@@ -42,5 +42,17 @@ void account_give_back_here(struct account *account);
 
 /* Gives everything back but bytes, which have passed, and frees the account. */
 void account_give_all_back(struct account *account);
+
+/* ---- fleet settle --------------------------------------------------------------------------- */
+
+/* The end of an account after its verdict: bytes that pass, its true cost, or all of it given back.
+ * Private to the fleet; as in struct authority_calls. */
+
+void fleet_charge(struct authority *authority, const struct gate_receipt *receipt, uint64_t bytes);
+/* Frees the account. */
+void fleet_settle(struct authority *authority, const struct gate_receipt *receipt,
+	const struct gate_end *end);
+/* Frees the account. */
+void fleet_refund(struct authority *authority, const struct gate_receipt *receipt);
 
 #endif

@@ -31,4 +31,14 @@ void fleet_go_on(struct fleet_worker *fleet, struct question *question, bool ans
 void fleet_answer(
 	struct fleet_worker *fleet, struct question *first, const char *bytes, size_t len);
 
+/* ---- admit ---------------------------------------------------------------------------------- */
+
+/* The shorter path of most requests: all their limits are leased, and there is enough of each in
+ * hand. Private to the fleet; on the worker's thread. */
+
+/* As in struct authority_calls. It does what fleet_ask does, and leaves to that whatever is not so.
+ */
+bool fleet_admit(struct authority *authority, const struct authority_question *question,
+	struct authority_judgement *judgement);
+
 #endif

@@ -1,8 +1,7 @@
 #include "fleet/fleet_calls.h"
 
-#include "fleet/admit.h"
 #include "fleet/fleet_ask.h"
-#include "fleet/fleet_settle.h"
+#include "fleet/fleet_account.h"
 
 const struct authority_calls fleet_calls = {
 	.admit = fleet_admit,

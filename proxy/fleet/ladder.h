@@ -45,7 +45,7 @@ struct ladder_part {
 
 struct ladder {
 	struct ladder_part parts[1 + SLOT_PARTS]; /* the first alone, but of a cluster */
-	_Atomic unsigned nodes;                   /* that divide a limit; 0: unknown (standing.h) */
+	_Atomic unsigned nodes;                   /* that divide a limit; 0: unknown (members.h) */
 	/* When callers with store_down = local had to keep to the share last, by a part of their
 	 * keys, and any of them; relaxed. Callers that have a place together are taken for one. */
 	_Atomic uint64_t shared_ms[LADDER_SHARED], any_shared_ms;

@@ -34,9 +34,98 @@
 #ifndef FLEET_RELAXED_H
 #define FLEET_RELAXED_H
 
-#include "fleet/relaxed_call.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "store/store_link.h"
-#include "fleet/views.h"
+#include "fleet/rule.h"
+#include "throttle/throttle.h"
+#include "base/hash_table.h"
+
+/* ---- views ---------------------------------------------------------------------------------- */
+
+/*
+ * A worker's copy of the counts that the nodes publish (relaxed.h): of each, what all nodes
+ * together had admitted when the store last said so, and what this worker has admitted since it
+ * last said that. One worker's; it knows no store, and time is passed in.
+ *
+ *   views_find --> view --> due, a list in the order in which they were asked for --> published
+ *
+ * There are at most so many as the node remembers callers; one that has nothing to publish and was
+ * not asked for longest is used again.
+ */
+
+struct view {
+	struct hash_link link;
+	struct view *older, *newer; /* in the order of their last use */
+	struct view *next_due;
+	struct throttle_key caller; /* as all nodes name it */
+	struct throttle_key here;   /* and as this node's table does */
+	const char *limit;          /* its name, as long as the worker */
+	uint32_t number;            /* of the limit in the node's table */
+	unsigned site;              /* under which `number` and `here` are right */
+	struct rule rule;
+	int64_t fresh;     /* admitted and not published */
+	uint64_t given;    /* given back of what was published, and that not published */
+	uint64_t taken_ns; /* when fresh was last published: what is younger is in it */
+	uint64_t reserved; /* of the quota, by what others have admitted */
+	uint64_t asked_ns; /* when that was asked; 0: never */
+	uint64_t falls_ns; /* when the oldest that counts ends */
+	bool is_due;       /* in the list */
+	bool is_away;      /* in a call that is on its way */
+};
+
+struct views {
+	struct throttle_seed seed;
+	struct hash_table hashed;
+	struct view *oldest, *newest;
+	struct view *due, **due_end;
+};
+
+/* Draws the seed by which callers are scattered: what all nodes name them by is no secret. False:
+ * the system gives no random bytes. */
+bool views_init(struct views *views);
+void views_end(struct views *views);
+
+/* The view of a caller of a limit, which is the one last used; a new one has nothing. NULL: without
+ * memory, or there are `most` and the one that was not asked for longest has something to publish.
+ */
+struct view *views_find(
+	struct views *views, struct throttle_key caller, const char *limit, size_t most);
+
+/* It is to be published or asked for. */
+void views_put_due(struct views *views, struct view *view);
+/* The first that is; NULL: none. */
+struct view *views_take_due(struct views *views);
+
+/* ---- relaxed -------------------------------------------------------------------------------- */
+
+/* ---- relaxed call --------------------------------------------------------------------------- */
+
+/* A call of the store's function for limits with fleet = relaxed (relaxed.lua). Private to the
+ * fleet. */
+
+#define RELAXED_AT_ONCE 256 /* callers in a call */
+
+/* All that counts is at most as much. */
+#define RELAXED_ALL (UINT64_C(1) << 53)
+
+/* One caller of a limit; all in a call differ. */
+struct relaxed_part {
+	struct throttle_key caller; /* as all nodes name it */
+	const char *limit;
+	const struct rule *rule;
+	uint64_t more, less; /* admitted, and given back; both 0: it only asks */
+};
+
+/* Composes a call of 1 to RELAXED_AT_ONCE parts; the answer has two integers for each: what counts,
+ * and in how many microseconds the oldest of that counts no more. The caller frees `*command`.
+ * False without memory. */
+bool relaxed_compose(const struct relaxed_part *parts, unsigned count, const char *prefix,
+	char **command, size_t *len);
+
+/* ---- relaxed -------------------------------------------------------------------------------- */
 
 struct worker;
 
@@ -77,7 +166,7 @@ void relaxing_end(struct relaxing *relaxing);
 /* Has the store answered the last call, or has it still time to? */
 bool relaxing_hears(const struct relaxing *relaxing);
 
-/* What is known of a caller of a limit; NULL: nothing can be (views.h). */
+/* What is known of a caller of a limit; NULL: nothing can be (relaxed.h). */
 struct view *relaxing_view(
 	struct relaxing *relaxing, struct throttle_key caller, const char *limit);
 /* A request asks for this caller. */

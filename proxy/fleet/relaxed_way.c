@@ -3,6 +3,7 @@
 #include "fleet/ladder.h"
 #include "fleet/question.h"
 #include "worker/worker_clock.h"
+#include "fleet/fleet.h"
 
 /* The admissions of other nodes, and the time at which some of them may have left the window. */
 static struct reserve known(struct view *view, const struct rule *rule, uint64_t now_ns)
@@ -75,3 +76,25 @@ static void note(struct account *account, struct account_charge *charge, int64_t
 }
 
 const struct way relaxed_way = {.reserve = reserve, .note = note};
+
+/* ---- split way ------------------------------------------------------------------------------ */
+
+static enum way_judge split_way_reserve(struct account *account, struct account_charge *charge,
+	const struct throttle_charge *asked, struct reserve *split_way_reserve)
+{
+	struct fleet_worker *fleet = account->worker;
+	uint64_t now_ns = worker_throttle_ns(fleet->worker);
+
+	switch (split_judge(fleet_shares(fleet->authority), asked->limit, &charge->rule, now_ns,
+		split_way_reserve)) {
+	case SHARE_UNITS:
+		return WAY_HERE;
+	case SHARE_EXACT:
+		return WAY_STORE;
+	case SHARE_NONE:
+		break;
+	}
+	return WAY_AWAY;
+}
+
+const struct way split_way = {.reserve = split_way_reserve};

@@ -7,4 +7,10 @@
 
 extern const struct way relaxed_way;
 
+/* ---- split way ------------------------------------------------------------------------------ */
+
+/* `fleet = split` as a way (split.h). Private to the fleet. */
+
+extern const struct way split_way;
+
 #endif

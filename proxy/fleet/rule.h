@@ -26,7 +26,7 @@ struct rule {
 	uint64_t window_us;    /* of ring and gcra */
 	uint64_t quantum_us;   /* of ring */
 	uint64_t burst;        /* of gcra */
-	const uint64_t *edges; /* of calendar: period.h; RULE_EDGES, as long as the worker */
+	const uint64_t *edges; /* of calendar: rule.h; RULE_EDGES, as long as the worker */
 };
 
 /* As throttle/throttle.h has it: of a ring, a quota up to the slots is exact, a larger one is late
@@ -59,5 +59,23 @@ bool rule_is_same(const struct rule *a, const struct rule *b);
 
 /* The ring of a ban's refusals. */
 struct rule rule_of_ban(const struct rule *rule);
+
+/* ---- period --------------------------------------------------------------------------------- */
+
+/*
+ * When hours, days, weeks and months of time zones begin, for the store, which has no zones: of
+ * each the times at which the period before, that of now, and the next one begin, and when that
+ * ends (calendar.lua). All of it belongs to a worker's thread; time is passed in.
+ */
+
+struct period;
+
+/* The edges of a calendar limit's periods about `now_us`, microseconds since 1970 by the store's
+ * clock, as far as that is known. They stay until periods_free, and follow the time with each call.
+ * `periods`: those that are known, NULL at first. NULL without memory, or the zone can't be read.
+ */
+const uint64_t *period_edges(
+	struct period **periods, const struct conf_limit *limit, uint64_t now_us);
+void periods_free(struct period *periods);
 
 #endif

@@ -6,7 +6,6 @@
 #include "fleet/lease.h"
 #include "fleet/question.h"
 #include "fleet/relaxed_way.h"
-#include "fleet/split_way.h"
 
 static const struct way *const ways[] = {
 	[CONF_FLEET_EXACT] = &exact_way,

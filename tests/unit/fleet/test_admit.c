@@ -1,6 +1,6 @@
 /* What is admitted at once is what would be admitted, and as it would be, had it been asked about:
  * the quick way beside the general one, by the same hands and a real table, without a store. */
-#include "fleet/admit.h"
+#include "fleet/fleet_ask.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +9,7 @@
 #include <cmocka.h>
 
 #include "fleet/fleet.h"
-#include "fleet/fleet_ask.h"
-#include "fleet/fleet_settle.h"
+#include "fleet/fleet_account.h"
 #include "fleet/ladder.h"
 #include "fleet/question.h"
 #include "gate/limit_sets.h"

@@ -1,5 +1,5 @@
 /* What a prober publishes: what is written is read again, and nothing else is taken for it. */
-#include "fleet/findings.h"
+#include "fleet/probing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The edges of periods that are sent to the store. */
-#include "fleet/period.h"
+#include "fleet/rule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

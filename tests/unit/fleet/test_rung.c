@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-#include "fleet/standing.h"
+#include "fleet/members.h"
 #include "tests/unit/suite.h"
 
 #define WINDOW_MS 60000

@@ -1,5 +1,5 @@
 /* A node's shares: until when they are held, and of a quota that changes. */
-#include "fleet/shares.h"
+#include "fleet/split.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -9,7 +9,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "fleet/split.h"
 #include "tests/unit/suite.h"
 
 static struct shares *make(void)

@@ -1,5 +1,5 @@
 /* Among how many nodes a limit is divided, by what a node was told as a member. */
-#include "fleet/standing.h"
+#include "fleet/members.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

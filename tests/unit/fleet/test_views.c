@@ -1,6 +1,6 @@
 /* What a worker knows of callers that nodes publish: found again, bounded, and due in their order.
  */
-#include "fleet/views.h"
+#include "fleet/relaxed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
