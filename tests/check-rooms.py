@@ -70,9 +70,9 @@ EVENT_UNITS = {
     'admin/handle_events': 'a timer', 'admin/socket_calls': 'a timer',
     'daemon/certificate_watch': 'inotify and a timer',
     'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
-    'daemon/manager': 'a timer', 'daemon/queue_deadline': 'a timer', 'daemon/daemon': 'a timer', 'daemon/reload': 'a timer',
+    'daemon/manager': 'a timer', 'daemon/daemon': 'a timer', 'daemon/daemon': 'a timer', 'daemon/reload': 'a timer',
     'store/redis_events': "hiredis's sockets",
-    'daemon/resolve': 'a timer', 'daemon/signals': 'their descriptor', 'daemon/stop': 'a timer',
+    'daemon/resolve': 'a timer', 'daemon/signals': 'their descriptor', 'daemon/signals': 'a timer',
     'daemon/upgrade': 'pipes to processes', 'daemon/usage': 'a timer',
 }
 STREAM_INSIDE = r'\bstream(?:\.|->)(?:end|transport)\b|(?:\.|->)carried\b'

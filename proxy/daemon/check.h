@@ -14,7 +14,7 @@ struct server_finding;
 struct stream_loop;
 struct upstream_state;
 
-/* Whose probes they are, where nodes share them (health_shared; health_share.h). */
+/* Whose probes they are, where nodes share them (health_shared; probers.h). */
 struct check_sharing {
 	/* Is the server this node's to probe now? Asked before a probe, and before what came of one
 	 * counts. */

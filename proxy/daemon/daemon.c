@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "daemon/daemon.h"
 
 #include <errno.h>
@@ -8,23 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "base/clock.h"
 #include "base/signals.h"
 #include "daemon/binding.h"
 #include "daemon/check.h"
-#include "daemon/descriptors.h"
-#include "daemon/handover.h"
-#include "daemon/health_share.h"
 #include "daemon/pid_file.h"
-#include "daemon/privileges.h"
-#include "daemon/queue_deadline.h"
+#include "daemon/handover.h"
+#include "daemon/probers.h"
 #include "daemon/reload.h"
 #include "daemon/resolve.h"
-#include "daemon/semaphores.h"
-#include "daemon/stop.h"
-#include "daemon/tally.h"
-#include "daemon/upgrade.h"
+#include "daemon/shared_upstream.h"
+#include "daemon/signals.h"
 #include "daemon/usage.h"
+#include "daemon/upgrade.h"
 #include "daemon/worker_parts.h"
 #include "exchange/delay_line.h"
 #include "exchange/exchange.h"
@@ -431,4 +426,58 @@ int daemon_run(struct conf *conf, const struct daemon_service *service)
 	int status = daemon.exit_status;
 	finish(&daemon);
 	return status;
+}
+
+/* ---- queue deadline ------------------------------------------------------------------------- */
+
+void queue_deadline_note(void *ctx, uint64_t deadline_ns)
+{
+	struct daemon *daemon = ctx;
+	uint64_t known = atomic_load(&daemon->queue_deadline.at_ns);
+
+	while (deadline_ns < known) {
+		if (atomic_compare_exchange_weak(
+			    &daemon->queue_deadline.at_ns, &known, deadline_ns)) {
+			loop_wake(&daemon->node.loop);
+			return;
+		}
+	}
+}
+
+void queue_deadline_arm(struct daemon *daemon)
+{
+	uint64_t deadline = atomic_load(&daemon->queue_deadline.at_ns), now = clock_monotonic_ns();
+
+	if (deadline == QUEUE_NEVER)
+		return;
+	uint64_t wait_us = deadline > now ? (deadline - now) / 1000 + 1 : 0;
+	struct timeval interval = {
+		.tv_sec = (time_t)(wait_us / 1000000), .tv_usec = (suseconds_t)(wait_us % 1000000)};
+	if (event_add(daemon->queue_deadline.timer, &interval) != 0)
+		loop_hurry(&daemon->node.loop); /* the next turn arms it */
+}
+
+static void on_queue_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct daemon *daemon = arg;
+
+	(void)fd;
+	(void)what;
+	/* Cleared first: a deadline noted from now on is armed at the end of the turn. */
+	atomic_store(&daemon->queue_deadline.at_ns, QUEUE_NEVER);
+	uint64_t next = queue_expire(daemon->node.queue, clock_monotonic_ns());
+	queue_deadline_note(daemon, next);
+}
+
+bool queue_deadline_begin(struct daemon *daemon)
+{
+	atomic_init(&daemon->queue_deadline.at_ns, QUEUE_NEVER);
+	daemon->queue_deadline.timer = evtimer_new(daemon->node.loop.base, on_queue_timer, daemon);
+	return daemon->queue_deadline.timer != NULL;
+}
+
+void queue_deadline_end(struct daemon *daemon)
+{
+	if (daemon->queue_deadline.timer)
+		event_free(daemon->queue_deadline.timer);
 }

@@ -10,6 +10,7 @@
 #include <event2/event.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/container.h"
 #include "base/log.h"
@@ -18,7 +19,6 @@
 #include "daemon/failure_lines.h"
 #include "daemon/growth.h"
 #include "daemon/manager.h"
-#include "daemon/queue_deadline.h"
 #include "daemon/signals.h"
 #include "listen/listener.h"
 #include "queue/queue.h"
@@ -26,6 +26,35 @@
 #include "site/site.h"
 #include "worker/node.h"
 #include "worker/worker.h"
+
+/* ---- queue deadline ------------------------------------------------------------------------- */
+
+/*
+ * The time at which the queue next has something to expire, and the main loop's timer for it.
+ *
+ *   any thread: an exchange waits --note--> earliest deadline --arm, each turn--> timer -->
+ * queue_expire
+ */
+
+struct daemon;
+
+struct queue_deadline {
+	struct event *timer;    /* NULL: not begun */
+	_Atomic uint64_t at_ns; /* monotonic; QUEUE_NEVER */
+};
+
+/* False without memory. Main thread, as queue_deadline_end. */
+bool queue_deadline_begin(struct daemon *daemon);
+void queue_deadline_end(struct daemon *daemon);
+
+/* The queue's `timer_changed` (queue/queue.h); `ctx` is the daemon. Wakes the main loop when the
+ * deadline (monotonic) is earlier than the known one. Any thread. */
+void queue_deadline_note(void *ctx, uint64_t deadline_ns);
+
+/* Arms the timer. Main thread, after each turn of its loop. */
+void queue_deadline_arm(struct daemon *daemon);
+
+/* ---- daemon --------------------------------------------------------------------------------- */
 
 struct checks;
 struct handover;
@@ -71,10 +100,10 @@ struct daemon {
 	struct manager manager;        /* the service manager's part in it */
 	struct resolver *resolver;
 	struct checks *checks;
-	struct keeping *keeping; /* daemon/semaphores.h */
-	struct probers *probers; /* daemon/health_share.h */
+	struct keeping *keeping; /* daemon/shared_upstream.h */
+	struct probers *probers; /* daemon/probers.h */
 	struct signals signals;
-	struct event *stop_timer;   /* daemon/stop.h */
+	struct event *stop_timer;   /* daemon/signals.h */
 	struct reload *reload;      /* prepared, waiting for names; or NULL */
 	struct event *reload_timer; /* commits it */
 	bool reload_waits;          /* one was asked for while two processes have the table */

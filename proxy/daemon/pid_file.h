@@ -19,4 +19,25 @@ void pid_file_take_back(struct daemon *daemon);
 /* Removes what is this process's. */
 void pid_file_remove(struct daemon *daemon);
 
+/* ---- privileges ----------------------------------------------------------------------------- */
+
+/*
+ * [sluice] user: the user that serves, after root has opened sockets and files.
+ */
+
+/* Changes to the user, with its groups, and warns of files that it cannot read at a reload. Without
+ * `user`, or when not root, nothing changes. Returns false, with a line in the log, when the user
+ * is not known or can't be changed to. Before other threads begin. */
+bool privileges_drop(struct daemon *daemon, const struct conf *conf);
+
+/* ---- descriptors ---------------------------------------------------------------------------- */
+
+/*
+ * How a process's descriptors are divided among clients, servers and files.
+ */
+
+/* Raises RLIMIT_NOFILE to what is allowed, and sets how many clients and files there may be. Warns
+ * of listeners whose max_connections is more than that. Before workers begin. */
+void descriptors_divide(struct daemon *daemon, const struct conf *conf);
+
 #endif

@@ -1,5 +1,6 @@
 #include "daemon/probers.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,9 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "daemon/shared_upstream.h"
+#include "config.h"
+#include "daemon/daemon.h"
+#include "fleet/fleet.h"
 
 /* Longest wait for an answer of the store, at least. */
 #define SILENCE_MS 2000
@@ -281,4 +285,48 @@ void probers_free(struct probers *probers)
 	if (probers->site)
 		site_release(probers->site);
 	free(probers);
+}
+
+/* ---- health share --------------------------------------------------------------------------- */
+
+/* See probers.h. */
+
+bool health_share_begin(struct daemon *daemon)
+{
+#ifdef HAVE_REDIS
+	daemon->probers = probers_new(&daemon->node.loop, daemon->checks,
+		fleet_members(daemon->node.fleet)->default_name);
+	if (!daemon->probers)
+		log_error("health_shared: %s", strerror(ENOMEM));
+	return daemon->probers != NULL;
+#else
+	(void)daemon;
+	return true;
+#endif
+}
+
+void health_share_commit(struct daemon *daemon)
+{
+#ifdef HAVE_REDIS
+	probers_commit(daemon->probers, daemon->site);
+#else
+	(void)daemon;
+#endif
+}
+
+void health_share_leave(struct daemon *daemon)
+{
+#ifdef HAVE_REDIS
+	probers_leave(daemon->probers);
+#else
+	(void)daemon;
+#endif
+}
+
+void health_share_end(struct daemon *daemon)
+{
+#ifdef HAVE_REDIS
+	probers_free(daemon->probers);
+#endif
+	daemon->probers = NULL;
 }

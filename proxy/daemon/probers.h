@@ -55,4 +55,23 @@ void probers_leave(struct probers *probers);
  * checks exist. NULL is ignored. */
 void probers_free(struct probers *probers);
 
+/* ---- health share --------------------------------------------------------------------------- */
+
+/* Health checks that nodes share (health_shared): see probers.h. Without Redis no configuration has
+ * any. All on the main thread. */
+
+struct daemon;
+
+/* False without memory, with a line in the log. */
+bool health_share_begin(struct daemon *daemon);
+
+/* The daemon's site is current, and its servers are checked. */
+void health_share_commit(struct daemon *daemon);
+
+/* The daemon stops: other nodes probe from now on, and this one learns what they find. */
+void health_share_leave(struct daemon *daemon);
+
+/* Before the checks are freed, and the fleet. */
+void health_share_end(struct daemon *daemon);
+
 #endif

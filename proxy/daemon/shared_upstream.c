@@ -1,5 +1,6 @@
 #include "daemon/shared_upstream.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,9 @@
 #include "base/log.h"
 #include "fleet/probing.h"
 #include "site/site.h"
+#include "config.h"
+#include "daemon/daemon.h"
+#include "semaphore/keeping.h"
 
 /* A lock is remembered for so long after its lease: a prober that comes back then may continue if
  * nobody has taken it. */
@@ -329,4 +333,38 @@ void shared_upstream_free(struct shared_upstream *shared)
 	probes_shown_set(&shared->state->probes, &none);
 	upstream_state_release(shared->state);
 	free(shared);
+}
+
+/* ---- semaphores ----------------------------------------------------------------------------- */
+
+/* See shared_upstream.h. */
+
+bool semaphores_begin(struct daemon *daemon)
+{
+#ifdef HAVE_RABBITMQ
+	daemon->keeping = keeping_new(&daemon->node.loop);
+	if (!daemon->keeping)
+		log_error("semaphores: %s", strerror(ENOMEM));
+	return daemon->keeping != NULL;
+#else
+	(void)daemon;
+	return true;
+#endif
+}
+
+void semaphores_commit(struct daemon *daemon)
+{
+#ifdef HAVE_RABBITMQ
+	keeping_commit(daemon->keeping, daemon->site);
+#else
+	(void)daemon;
+#endif
+}
+
+void semaphores_end(struct daemon *daemon)
+{
+#ifdef HAVE_RABBITMQ
+	keeping_free(daemon->keeping);
+#endif
+	daemon->keeping = NULL;
 }

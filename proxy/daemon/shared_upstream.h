@@ -5,6 +5,8 @@
 #ifndef DAEMON_SHARED_UPSTREAM_H
 #define DAEMON_SHARED_UPSTREAM_H
 
+#include <stdbool.h>
+
 #include "daemon/probers.h"
 #include "fleet/probing.h"
 #include "upstream/upstream.h"
@@ -45,5 +47,21 @@ void shared_upstream_ask(struct shared_upstream *shared);
 void shared_upstream_look(struct shared_upstream *shared);
 
 bool shared_upstream_is_mine(struct shared_upstream *shared, const struct server *server);
+
+/* ---- semaphores ----------------------------------------------------------------------------- */
+
+/* The slots of semaphores that the daemon's upstreams take: see semaphore/keeping.h. Without
+ * RabbitMQ no configuration has any. All on the main thread. */
+
+struct daemon;
+
+/* False without memory, with a line in the log. */
+bool semaphores_begin(struct daemon *daemon);
+
+/* The daemon's site is current. */
+void semaphores_commit(struct daemon *daemon);
+
+/* The workers have ended. */
+void semaphores_end(struct daemon *daemon);
 
 #endif

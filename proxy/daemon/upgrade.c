@@ -20,7 +20,7 @@
 #include "daemon/pid_file.h"
 #include "daemon/daemon.h"
 #include "daemon/reload.h"
-#include "daemon/stop.h"
+#include "daemon/signals.h"
 #include "ownership/owner_sweep.h"
 #include "gate/roster.h"
 #include "site/site.h"

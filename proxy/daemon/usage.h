@@ -29,4 +29,16 @@ struct usage_counts *usage_counts_of(const struct daemon *daemon, unsigned worke
 /* The folder; NULL: nothing is kept. Valid as long as the daemon. Any thread. */
 const char *usage_folder(const struct daemon *daemon);
 
+/* ---- tally ---------------------------------------------------------------------------------- */
+
+/*
+ * The tally at the end of the process: what it served, and whether anything is left that should
+ * have ended.
+ */
+
+/* Logs a line with the counts of connections and requests, and an error line when an exchange, a
+ * connection, a ticket or a place at an upstream is left. For the main thread, when the workers'
+ * threads have ended and nothing is freed yet. */
+void tally_log(struct daemon *daemon);
+
 #endif

@@ -1,5 +1,5 @@
 /* The tally at the end: what was served, and what is left that should have ended. */
-#include "daemon/tally.h"
+#include "daemon/usage.h"
 
 #include "stats/stats.h"
 #include "tests/unit/exchange/fakes/flight.h"
