@@ -100,7 +100,7 @@ bool value_read_key_part(struct value *value, struct slice text, struct key_part
 bool value_is_key_word(struct slice word);
 
 /* value_path.c: compiles an expression twice, the second time so that its steps are counted
- * (gate/route_regex.h). */
+ * (gate/route_table.h). */
 bool value_compile_regex(struct value *value, struct slice pattern, struct conf_regex *regex);
 
 /* value_path.c: is it a path in the normal form, in which paths are compared? Says what the other

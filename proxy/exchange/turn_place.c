@@ -20,7 +20,7 @@
 #include "exchange/turn.h"
 #include "exchange/turn_ask.h"
 #include "exchange/turn_limits.h"
-#include "gate/text_hash.h"
+#include "gate/text_set.h"
 #include "http/priority.h"
 #include "listen/listener.h"
 #include "worker/worker_clock.h"

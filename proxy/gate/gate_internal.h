@@ -6,7 +6,6 @@
 #include "gate/authority.h"
 #include "gate/gate.h"
 #include "gate/limit_sets.h"
-#include "gate/plans.h"
 #include "gate/roster.h"
 
 struct gate {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "gate/identity.h"
-#include "gate/networks.h"
+#include "gate/access.h"
 #include "gate/pairs.h"
-#include "gate/route_regex.h"
+#include "gate/route_table.h"
 #include "gate/text_set.h"
 #include "http/path_readings.h"
 

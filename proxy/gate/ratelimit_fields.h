@@ -62,7 +62,7 @@ const struct gate_limit *ratelimit_tightest(const struct gate_verdict *verdict);
 /* The remainder that a limit reports: nothing, for a request that it refused. */
 uint64_t ratelimit_remaining(const struct gate_limit *limit);
 
-/* ---- ratelimit_merge.c ---------------------------------------------------------------------- */
+/* ---- ratelimit_fields.c ---------------------------------------------------------------------- */
 
 enum ratelimit_merge {
 	RATELIMIT_OURS,   /* write ours; the upstream's fields of this dialect are not passed on */

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/digest.h"
-#include "gate/roster_internal.h"
-#include "gate/text_hash.h"
+#include "gate/text_set.h"
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "gate/roster_internal.h"
+#include "gate/roster.h"
 
 #define VERSION    1
 #define FIRST_LINE "sluice roster 1\n"

@@ -1,6 +1,5 @@
 #include "gate/route.h"
 
-#include "gate/route_regex.h"
 #include "gate/route_table.h"
 
 /* One way through the table. */

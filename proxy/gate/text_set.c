@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "gate/text_hash.h"
-
 bool text_set_init(struct text_set *set, size_t count)
 {
 	size_t size = 8;

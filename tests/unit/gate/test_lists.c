@@ -1,6 +1,5 @@
 /* Plans by key, allow and deny lists, the set of texts under both. */
 #include "gate/access.h"
-#include "gate/plans.h"
 #include "gate/text_set.h"
 
 #include <errno.h>
