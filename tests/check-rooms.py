@@ -60,7 +60,7 @@ SOCKET_UNITS = {
     'base/log_output': 'waits for standard output',
     'base/notify': "the service manager's datagrams",
     'admin/background': "libmicrohttpd's connections",
-    'admin/doorman': "libmicrohttpd's connections",
+    'admin/serve': "libmicrohttpd's connections",
     'daemon/handover': 'looks at descriptors that another process passed',
 }
 EVENTS = r'\b(?:event_(?:new|assign|add|del|active|free)|ev(?:timer|signal)_(?:new|assign))\('

@@ -1,16 +1,18 @@
 #include "admin/authorize.h"
 
 #include <microhttpd.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "admin/ask.h"
-#include "admin/browser.h"
-#include "admin/publish_token.h"
-#include "admin/services.h"
 #include "admin/tokens.h"
+#include "admin/serve.h"
 #include "base/clock.h"
 #include "daemon/daemon.h"
 #include "site/site.h"
+#include "http/forwarded.h"
+#include "http/target.h"
 
 static const char *field(const struct admin_request *request, const char *name)
 {
@@ -85,4 +87,43 @@ bool admin_authorize(const struct admin_services *services, struct admin_request
 	else
 		admin_respond_problem(request, 403, "This token may only read.");
 	return false;
+}
+
+/* ---- browser -------------------------------------------------------------------------------- */
+
+/* An address, localhost or a name below it. */
+static bool is_of_this_machine(struct slice host)
+{
+	static const struct slice local = {"localhost", 9};
+	uint8_t address[16];
+
+	if (host.len > 2 && host.at[0] == '[')
+		host = (struct slice){host.at + 1, host.len - 2};
+	if (forwarded_address_parse(host, address) || slice_equal(host, local))
+		return true;
+	return host.len > local.len && host.at[host.len - local.len - 1] == '.' &&
+	       memcmp(host.at + host.len - local.len, local.at, local.len) == 0;
+}
+
+static bool is_same_origin(const char *origin, const char *host)
+{
+	const char *at = strstr(origin, "://");
+
+	return at && strcasecmp(at + 3, host) == 0;
+}
+
+bool admin_is_from_elsewhere(
+	const char *host, const char *origin, const char *fetch_site, bool is_https)
+{
+	struct http_authority authority;
+	char text[HTTP_HOST_BYTES];
+
+	if (fetch_site && strcmp(fetch_site, "same-origin") != 0 && strcmp(fetch_site, "none") != 0)
+		return true;
+	if (origin && (!host || !is_same_origin(origin, host)))
+		return true;
+	if (!host || !*host || is_https)
+		return false;
+	return !http_authority_parse(slice_of(host), &authority) ||
+	       !is_of_this_machine(http_authority_host(&authority, text));
 }

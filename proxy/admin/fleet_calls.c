@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "admin/pending.h"
+#include "admin/background.h"
 #include "admin/request.h"
 #include "base/container.h"
 #include "daemon/daemon.h"

@@ -1,6 +1,6 @@
 /*
  * Requests about callers of limits that the fleet's store judges: they are answered when the store
- * has answered (fleet/inquiry.h, admin/pending.h).
+ * has answered (fleet/inquiry.h, admin/background.h).
  *
  *   main thread: fleet_calls_begin --> first worker --> store --> respond, main thread
  */

@@ -37,7 +37,7 @@ void admin_put_key(struct admin_request *request);
 void admin_delete_key(struct admin_request *request);
 const char *admin_plan_of_key(const struct daemon *daemon, const char *key);
 
-/* handle_override.c: also {"kind": ..., "until": ...}, or null, of a caller */
+/* handle_limits.c: also {"kind": ..., "until": ...}, or null, of a caller */
 void admin_put_override(struct admin_request *request);
 void admin_delete_override(struct admin_request *request);
 json_t *admin_override_json(const struct daemon *daemon, uint64_t caller);
@@ -63,7 +63,7 @@ void admin_post_socket(struct admin_request *request);
 /* handle_publish.c */
 void admin_post_publish(struct admin_request *request);
 
-/* handle_reload.c */
+/* handle_config.c */
 void admin_post_reload(struct admin_request *request);
 
 /* handle_dashboard.c */

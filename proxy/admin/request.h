@@ -17,7 +17,7 @@ struct socket_calls;
 
 #define ADMIN_BODY_MAX (1024 * 1024) /* of a request; 413 beyond */
 
-/* Of one whose answer comes later (admin/pending.h), guarded by that. */
+/* Of one whose answer comes later (admin/background.h), guarded by that. */
 struct admin_pending {
 	struct admin_request *next;
 	bool is_answered, is_suspended;
@@ -46,7 +46,7 @@ struct admin_request {
 	 * `job`, and has the response at its end (admin/background.h). NULL: there is none. */
 	void (*later)(struct admin_request *request);
 	struct background_job *job;
-	/* Set by a handler that has left the answer to others: admin/pending.h. */
+	/* Set by a handler that has left the answer to others: admin/background.h. */
 	bool is_pending;
 	struct admin_pending pending;
 };

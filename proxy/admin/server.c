@@ -14,11 +14,8 @@
 
 #include "admin/ask.h"
 #include "admin/background.h"
-#include "admin/doorman.h"
-#include "admin/events.h"
-#include "admin/pending.h"
 #include "admin/serve.h"
-#include "admin/services.h"
+#include "admin/handle_events.h"
 #include "admin/socket_calls.h"
 #include "admin/tokens.h"
 #include "base/log.h"

@@ -2,7 +2,7 @@
  * Requests about WebSockets: a survey over the workers (websocket/survey.h) finds them, and the
  * answer is made when it is back, or when what was sent to them is written, or they have ended.
  *
- *   main thread: socket_calls_list, _show, _run --> survey --> answer (admin/pending.h)
+ *   main thread: socket_calls_list, _show, _run --> survey --> answer (admin/background.h)
  *                                                     `-- wait = sent, closed: the last has told,
  * or late
  */

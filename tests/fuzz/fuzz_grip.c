@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "admin/publish_items.h"
-#include "admin/publish_token.h"
+#include "admin/tokens.h"
 #include "channels/grip_control.h"
 #include "frames/messages.h"
 

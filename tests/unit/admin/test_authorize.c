@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "admin/ask.h"
-#include "admin/services.h"
+#include "admin/serve.h"
 #include "admin/tokens.h"
 #include "base/clock.h"
 #include "base/hs256.h"

@@ -1,5 +1,5 @@
 /* Requests that a page of another site may have made a browser send. */
-#include "admin/browser.h"
+#include "admin/authorize.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

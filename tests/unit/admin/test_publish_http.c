@@ -1,5 +1,5 @@
 /* What is published to held responses: the bytes that their clients get, and what is refused. */
-#include "admin/publish_http.h"
+#include "admin/publish_items.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Tokens by which publishers are known. */
-#include "admin/publish_token.h"
+#include "admin/tokens.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "admin/request.h"
-#include "admin/services.h"
 #include "admin/tokens.h"
 #include "fake_mhd.h"
 #include "tests/unit/suite.h"

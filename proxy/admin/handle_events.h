@@ -1,7 +1,7 @@
 /* GET /api/v1/events: once a second to all listeners what has happened (admin/last_second.h), as
  * server-sent events. Nothing is looked at while there is no listener. */
-#ifndef ADMIN_EVENTS_H
-#define ADMIN_EVENTS_H
+#ifndef ADMIN_HANDLE_EVENTS_H
+#define ADMIN_HANDLE_EVENTS_H
 
 struct events;
 struct daemon;
