@@ -12,12 +12,122 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/lock/descendants.h"
-#include "cli/lock/lock_terminal.h"
+
+/* ---- lock terminal -------------------------------------------------------------------------- */
+
+/*
+ * The terminal of `sluice lock` and its command.
+ *
+ * The command has a process group of its own, and a terminal stops what is not its foreground group
+ * when that reads it or sets it. So the group gets the terminal when it first asks for it; a
+ * command that does not leaves ^C and ^Z to the group of `sluice lock`, a script, say. What the
+ * user stops, or would run in the background, is stopped together with `sluice lock`, and continues
+ * with it.
+ */
+
+struct lock_terminal {
+	int fd;            /* -1: there is none */
+	pid_t lock, group; /* `sluice lock`, and its process group */
+	bool is_given;     /* to the command's group */
+	bool is_suspended; /* `sluice lock` was told to stop together with the command */
+	bool was_stopped;  /* since then: it was seen to stand still */
+	unsigned looks;    /* since then */
+};
+
+/* A look at a suspended `sluice lock` is due after so many milliseconds. */
+enum { LOCK_TERMINAL_LOOK_MS = 100 };
+
+/* After so many looks one that was to stop will not: its group is orphaned, say. */
+enum { LOOKS = 10 };
+
+/* In the keeper, which is still of the group of `sluice lock`. */
+static void lock_terminal_open(struct lock_terminal *terminal)
+{
+	*terminal = (struct lock_terminal){.fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC),
+		.lock = getppid(),
+		.group = getpgrp()};
+}
+
+/* From the background, where SIGTTOU would stop us. */
+static bool set_foreground(const struct lock_terminal *terminal, pid_t group)
+{
+	sigset_t output, before;
+
+	sigemptyset(&output);
+	sigaddset(&output, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &output, &before);
+	bool is_set = tcsetpgrp(terminal->fd, group) == 0;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return is_set;
+}
+
+/* False: it is another's. */
+static bool give(struct lock_terminal *terminal, pid_t command)
+{
+	terminal->is_given =
+		tcgetpgrp(terminal->fd) == terminal->group && set_foreground(terminal, command);
+	return terminal->is_given;
+}
+
+/* The command has ended. */
+static void lock_terminal_take_back(struct lock_terminal *terminal)
+{
+	if (terminal->is_given)
+		set_foreground(terminal, terminal->group);
+	terminal->is_given = false;
+}
+
+/* The signal has stopped the command, and not by us. True: it is to continue (SIGCONT). */
+static bool lock_terminal_stopped(struct lock_terminal *terminal, pid_t command, int number)
+{
+	bool is_by_terminal = number == SIGTTIN || number == SIGTTOU || number == SIGTSTP;
+
+	if (terminal->fd < 0 || !is_by_terminal)
+		return false;
+	if (number != SIGTSTP && give(terminal, command))
+		return true;
+	lock_terminal_take_back(terminal);
+	terminal->is_suspended = true;
+	terminal->was_stopped = false;
+	terminal->looks = 0;
+	kill(-terminal->group, number);
+	return false;
+}
+
+static bool is_stopped(pid_t pid)
+{
+	char path[64], line[512] = "";
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *stat = fopen(path, "re");
+	if (!stat)
+		return false;
+	bool is_read = fgets(line, sizeof(line), stat) != NULL;
+	fclose(stat);
+	const char *state = is_read ? strrchr(line, ')') : NULL;
+	return state && strncmp(state, ") T", 3) == 0;
+}
+
+/* While it is suspended. True: `sluice lock` continues, and so may the command. */
+static bool lock_terminal_resumes(struct lock_terminal *terminal, pid_t command)
+{
+	bool stands_still = is_stopped(terminal->lock);
+
+	terminal->was_stopped |= stands_still;
+	if (stands_still || (!terminal->was_stopped && ++terminal->looks < LOOKS))
+		return false;
+	terminal->is_suspended = false;
+	give(terminal, command);
+	return true;
+}
+
+/* ---- lock keeper ---------------------------------------------------------------------------- */
 
 enum { FREEZE_LOOKS = 3 };
 

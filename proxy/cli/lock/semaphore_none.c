@@ -3,6 +3,8 @@
 
 #include "cli/lock/semaphore.h"
 #include "cli/lock/semaphore_verbs.h"
+#include "cli/lock/lock_command.h"
+#include "cli/lock/lock_list.h"
 
 const struct semaphore_verb *semaphore_verb_find(const char *word)
 {
@@ -35,4 +37,32 @@ int semaphore_verb_run(const struct semaphore_call *call)
 {
 	(void)call;
 	return SEMAPHORE_EXIT_REFUSED;
+}
+
+/* ---- lock none ------------------------------------------------------------------------------ */
+
+/* `sluice lock` and `sluice locks` in a build without hiredis. */
+
+const char cli_lock_usage[] = "", cli_locks_usage[] = "";
+
+static int refuse(void)
+{
+	fputs("sluice lock: needs Redis; this sluice was built without it (configure "
+	      "--without-redis)\n",
+		stderr);
+	return LOCK_EXIT_USAGE;
+}
+
+int cli_lock(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	return refuse();
+}
+
+int cli_locks(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	return refuse();
 }
