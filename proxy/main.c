@@ -14,7 +14,7 @@
 #include "cli/protect.h"
 #include "cli/run.h"
 #include "cli/lock/semaphore.h"
-#include "cli/usage.h"
+#include "cli/table.h"
 #include "conf/errors.h"
 #include "config.h"
 

@@ -1,7 +1,7 @@
 /*
  * `sluice check`: is this file one that sluice would start with? Nothing is bound and nothing is
  * started, so an address that is taken only shows when the daemon starts. The permissions of the
- * files that it would write are checked: places.h.
+ * files that it would write are checked: check.c.
  */
 #ifndef CLI_CHECK_H
 #define CLI_CHECK_H

@@ -9,13 +9,10 @@
 
 #include "cli/call.h"
 #include "cli/operate_callers.h"
-#include "cli/operate_change.h"
 #include "cli/operate_fleet.h"
-#include "cli/operate_keys.h"
 #include "cli/operate_sockets.h"
 #include "cli/table.h"
 #include "cli/top.h"
-#include "cli/usage.h"
 #include "conf/errors.h"
 
 #define DEFAULT_FILE "/etc/sluice/sluice.ini"

@@ -1,7 +1,11 @@
 /* See remote.h. */
 #include "cli/remote.h"
 
+#include <curl/curl.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +13,69 @@
 #include "admin/tokens.h"
 #include "base/base64.h"
 #include "base/digest.h"
-#include "cli/curl.h"
 #include "conf/conf.h"
 #include "net/tls_pair.h"
+
+/* ---- curl ----------------------------------------------------------------------------------- */
+
+/*
+ * libcurl, loaded when a command first asks a running sluice. Linked, it and the 19 libraries that
+ * it needs would be 1.8 MB of every sluice that serves.
+ */
+
+/* Its functions, by the names that they have behind `curl_`. */
+struct curl_functions {
+	__typeof__(curl_easy_init) *easy_init;
+	__typeof__(curl_easy_setopt) *easy_setopt;
+	__typeof__(curl_easy_perform) *easy_perform;
+	__typeof__(curl_easy_getinfo) *easy_getinfo;
+	__typeof__(curl_easy_strerror) *easy_strerror;
+	__typeof__(curl_easy_escape) *easy_escape;
+	__typeof__(curl_easy_cleanup) *easy_cleanup;
+	__typeof__(curl_slist_append) *slist_append;
+	__typeof__(curl_slist_free_all) *slist_free_all;
+	__typeof__(curl_free) *free;
+};
+
+#define LIBRARY "libcurl.so.4" /* its only binary interface since 2006 */
+
+/* Fills `curl`; the library stays loaded. False with a line on stderr where it can't be loaded. */
+static bool curl_load(struct curl_functions *curl)
+{
+	static const struct {
+		const char *name;
+		size_t at; /* of the pointer in the struct */
+	} functions[] = {
+		{"curl_easy_init", offsetof(struct curl_functions, easy_init)},
+		{"curl_easy_setopt", offsetof(struct curl_functions, easy_setopt)},
+		{"curl_easy_perform", offsetof(struct curl_functions, easy_perform)},
+		{"curl_easy_getinfo", offsetof(struct curl_functions, easy_getinfo)},
+		{"curl_easy_strerror", offsetof(struct curl_functions, easy_strerror)},
+		{"curl_easy_escape", offsetof(struct curl_functions, easy_escape)},
+		{"curl_easy_cleanup", offsetof(struct curl_functions, easy_cleanup)},
+		{"curl_slist_append", offsetof(struct curl_functions, slist_append)},
+		{"curl_slist_free_all", offsetof(struct curl_functions, slist_free_all)},
+		{"curl_free", offsetof(struct curl_functions, free)},
+	};
+	const size_t count = sizeof(functions) / sizeof(functions[0]);
+	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	_Static_assert(sizeof(*curl) == sizeof(functions) / sizeof(functions[0]) * sizeof(void *),
+		"each function has its row");
+	for (size_t i = 0; library && i < count; i++) {
+		void *function = dlsym(library, functions[i].name);
+		if (!function) {
+			library = NULL;
+			break;
+		}
+		memcpy((char *)curl + functions[i].at, &function, sizeof(function));
+	}
+	if (!library)
+		fprintf(stderr, "sluice: %s\n", dlerror());
+	return library != NULL;
+}
+
+/* ---- remote --------------------------------------------------------------------------------- */
 
 #define TIMEOUT_SECONDS 30
 #define ANSWER_MAX      (256 * 1024 * 1024)

@@ -31,4 +31,18 @@ void table_print_members(FILE *out, const json_t *object);
 #define TABLE_MS_BYTES 32
 void table_format_ms(unsigned long long ms, char text[static TABLE_MS_BYTES]);
 
+/* ---- usage ---------------------------------------------------------------------------------- */
+
+/*
+ * Usage texts: entries that begin with `       sluice COMMAND`, each with the deeper indented lines
+ * below it.
+ */
+
+/* Prints the entries of one command, the first behind `usage: `; and the last line of `usage`,
+ * which names the options of all its commands. */
+void usage_print_command(FILE *out, const char *usage, const char *command);
+
+/* After the message about a wrong command line, to stderr: one line that names the help. */
+void usage_refer(const char *command);
+
 #endif

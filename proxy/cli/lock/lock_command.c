@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "base/container.h"
-#include "cli/load.h"
+#include "cli/run.h"
 #include "cli/lock/lock_guard.h"
 #include "cli/lock/lock_hold.h"
 #include "cli/lock/scan.h"
-#include "cli/usage.h"
+#include "cli/table.h"
 #include "daemon/signals.h"
 
 /* clang-format off */

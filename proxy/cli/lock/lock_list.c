@@ -1,4 +1,4 @@
-#include "cli/usage.h"
+#include "cli/table.h"
 #include "cli/lock/lock_list.h"
 
 #include <getopt.h>
@@ -9,10 +9,9 @@
 #include <string.h>
 
 #include "base/container.h"
-#include "cli/load.h"
+#include "cli/run.h"
 #include "cli/lock/lock_command.h"
 #include "cli/lock/lock_store.h"
-#include "cli/table.h"
 #include "store/cluster_map.h"
 
 #define COUNT(items) (sizeof(items) / sizeof((items)[0]))

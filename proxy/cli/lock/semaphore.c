@@ -1,12 +1,12 @@
 /* The command line of `sluice semaphore`. See semaphore.h. */
 #include "cli/lock/semaphore.h"
-#include "cli/usage.h"
+#include "cli/table.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/load.h"
+#include "cli/run.h"
 #include "cli/lock/scan.h"
 #include "cli/lock/semaphore_verbs.h"
 #include "semaphore/slots.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/load.h"
+#include "cli/run.h"
 #include "cli/lock/semaphore.h"
 #include "cli/lock/semaphore_hold.h"
 #include "cli/table.h"

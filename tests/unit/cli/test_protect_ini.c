@@ -1,5 +1,5 @@
 /* Command lines of `sluice protect` as ini, and errors by their options. */
-#include "cli/protect_ini.h"
+#include "cli/protect.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
