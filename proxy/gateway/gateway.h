@@ -10,8 +10,8 @@
  *
  * One request is under way at a time; messages that come meanwhile wait in the order of their
  * session, each judged and charged for itself, and leave together when nothing of another
- * connection stands between them. A request that could not be sent is tried again (gateway_replay.h); one
- * that may have reached a server never.
+ * connection stands between them. A request that could not be sent is tried again
+ * (gateway_replay.h); one that may have reached a server never.
  *
  * A gateway is the client of its requests. It outlives its socket until the server knows of the
  * end. Private to the room, like state.h.
@@ -19,7 +19,7 @@
  *   gateway.c          its life, and what its exchanges call
  *   gateway_open.c     the handshake                  gateway_request.c   heads of requests
  *   gateway_message.c  messages, and events of ours   gateway_answer.c    answers
- *   gateway_replay.c, gateway_event.c, meta.c, gateway_replay.c, handshake.c   pure
+ *   gateway_replay.c, gateway_event.c, channels/meta.c, websocket/handshake.c   pure
  */
 #ifndef GATEWAY_GATEWAY_H
 #define GATEWAY_GATEWAY_H

@@ -15,12 +15,11 @@
  * A socket ends when both sides have exchanged close frames, when close_timeout has passed, or when
  * a connection has ended. Private to the room.
  *
- *   socket.c            its life: begin, run, end         socket.c     what the worker's commands do
- *   read_client.c       messages and control frames in    read_server.c
- *   message.c           a message's exchange              times.c    its deadlines
- *   message.c        the memory of messages that are not passed on yet
- *   socket.c             what is due, and what the connections take
- *   close.c, read_server.c    close frames; frames out          send.c     what others send to the client
+ *   socket.c            its life, what is due, and what the worker's commands do
+ *   read_client.c       messages and control frames in    read_server.c  the server's; frames out
+ *   message.c           a message's exchange, and the memory of messages that are not passed on yet
+ *   close.c             close frames                      times.c        its deadlines
+ *   send.c              what others send to the client    grip.c         what its backend asks for
  *   state.c, sockets.c  below all of them
  *
  * Where the server speaks HTTP, a gateway (gateway/gateway.h) is in the server's place: both
