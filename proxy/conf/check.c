@@ -685,6 +685,25 @@ static void join_fields_to_set(struct build *build, struct conf_listener *listen
 	all->items[all->count++] = listener->hsts.items[0];
 }
 
+/* Warns of a route whose min_rate clients evade by HTTP/2. */
+static void check_rate_of_bodies(struct build *build, const struct instance *instance)
+{
+	const struct conf_listener *listener = instance->object;
+	const struct conf *conf = build->conf;
+
+	if (!(listener->protocols & CONF_PROTOCOL_HTTP2))
+		return;
+	for (size_t i = 0; i < conf->route_count; i++) {
+		if (conf->routes[i].min_rate > 0) {
+			build_warn(build, instance, instance_setting_line(instance, "protocols"),
+				"protocols: min_rate of [route %s] does not apply to bodies over "
+				"HTTP/2",
+				conf->routes[i].name);
+			return;
+		}
+	}
+}
+
 static void check_listener(struct build *build, const struct instance *instance)
 {
 	struct conf_listener *listener = instance->object;
@@ -705,6 +724,7 @@ static void check_listener(struct build *build, const struct instance *instance)
 			"protocols: this sluice was built without HTTP/2; expected http/1.1, or a "
 			"build with libnghttp2");
 #endif
+	check_rate_of_bodies(build, instance);
 	resolve_limits(build, instance, "limits", &listener->limits);
 	join_fields_to_set(build, listener);
 }

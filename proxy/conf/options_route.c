@@ -139,7 +139,7 @@ const struct option options_route[] = {
 		.flags = OPTION_SIZE,
 		.help = "Bytes per second that a client must send of a request's body, and "
 			"receive of an available response, 0 for no minimum; slower clients are "
-			"cut."},
+			"cut. Bodies over HTTP/2 have no minimum."},
 	{"min_rate_grace", &type_duration, LIVE, FREE, AT(min_rate_grace_ms), .fallback = "10s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Longest total time that a client may delay a body beyond what min_rate "

@@ -252,6 +252,11 @@ static void options_without_what_they_need(void **state)
 	conf_release(silent(TEXT_USED "[sluice]\nstate_required = off\n"));
 	warned(TEXT_USED "[listener m]\nbind = 127.0.0.1:9\nmax_streams = 2\n", 13,
 		"[listener m] max_streams: has no effect without protocols = h2");
+	warned(TEXT_USED "[listener m]\nbind = 127.0.0.1:9\nprotocols = h2\n"
+			 "[route m]\nupstream = u\npath = /m\nmin_rate = 1k\n",
+		13,
+		"[listener m] protocols: min_rate of [route m] does not apply to bodies over "
+		"HTTP/2");
 	/* One of several words. */
 	conf_release(silent(TEXT_USED "[listener m]\nbind = 127.0.0.1:9\nmax_streams = 2\n"
 				      "protocols = h2, http/1.1\n"));
