@@ -91,13 +91,18 @@ void gate_explain_connection(const struct gate *gate, const struct conf_limits *
 	fill_verdict(&judged, verdict);
 }
 
-void gate_keep_places(const struct gate_verdict *verdict, struct throttle_receipt *receipt)
+void gate_keep_places(const struct gate *gate, const struct gate_verdict *verdict,
+	struct throttle_receipt *receipt, uint64_t now_ns)
 {
+	struct throttle_receipt rest = {.count = 0};
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < receipt->count; i++) {
 		if (verdict->limits[i].limit->algorithm == CONF_LIMIT_CONCURRENCY)
 			receipt->held[kept++] = receipt->held[i];
+		else
+			rest.held[rest.count++] = receipt->held[i];
 	}
 	receipt->count = kept;
+	throttle_release(gate->throttles, &rest, now_ns);
 }

@@ -22,7 +22,9 @@ void gate_judge_connection(const struct gate *gate, const struct conf_limits *li
 void gate_explain_connection(const struct gate *gate, const struct conf_limits *limits,
 	const uint8_t address[16], uint64_t now_ns, struct gate_verdict *verdict);
 
-/* Keeps of a receipt only what is to be given back at the end. */
-void gate_keep_places(const struct gate_verdict *verdict, struct throttle_receipt *receipt);
+/* Keeps of a receipt only what is to be given back at the end. A reload may have made a limit one
+ * of concurrency already that this gate knows as another kind: such a place is given back now. */
+void gate_keep_places(const struct gate *gate, const struct gate_verdict *verdict,
+	struct throttle_receipt *receipt, uint64_t now_ns);
 
 #endif

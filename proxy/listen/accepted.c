@@ -89,7 +89,7 @@ bool accepted_is_admitted(struct listener *listener, struct accepted *accepted)
 		refuse(listener, accepted, &peer, &verdict);
 		return false;
 	}
-	gate_keep_places(&verdict, &receipt);
+	gate_keep_places(site->gate, &verdict, &receipt, worker_throttle_ns(worker));
 	if (receipt.count == 0 || keep_places(accepted, &receipt))
 		return true;
 	throttle_release(worker->node->throttles, &receipt, worker_throttle_ns(worker));

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "gate/gate_connection.h"
 #include "gate_fixture.h"
 #include "input_of.h"
 #include "tests/unit/suite.h"
@@ -522,6 +523,38 @@ static void old_gate_after_a_reload(void **state)
 	end(&f);
 }
 
+/* A connection that comes while a reload makes its limit one of concurrency is judged by the
+ * table's new limit and the gate's old one: its place goes back all the same. */
+static void connection_while_its_limit_changes(void **state)
+{
+	struct fixture f = begin("[limit l]\nunit = connections\nkey = all\nrate = 5 per 10s\n"
+				 "[listener main]\nbind = 127.0.0.1:80\nlimits = l\n"
+				 "[route r]\nupstream = u\n");
+	static const uint8_t address[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
+	struct throttle_receipt receipt;
+	struct gate_verdict verdict;
+
+	(void)state;
+	const struct conf *conf =
+		conf_of("[limit l]\nunit = connections\nkey = all\nconcurrency = 2\n"
+			"[listener main]\nbind = 127.0.0.1:80\nlimits = l\n"
+			"[route r]\nupstream = u\n");
+	struct throttle_limit *limits = gate_throttle_limits(conf, 0);
+	assert_int_equal(
+		throttle_table_apply(f.table, limits, conf->limit_count, 0, f.now_ns, NULL), 0);
+	free(limits);
+	for (unsigned i = 0; i < 4; i++) {
+		gate_judge_connection(f.gate, &f.conf->listeners[1].limits, address, f.now_ns,
+			&verdict, &receipt);
+		assert_int_equal(verdict.outcome, GATE_ADMIT);
+		gate_keep_places(f.gate, &verdict, &receipt, f.now_ns);
+		throttle_release(f.table, &receipt, f.now_ns);
+	}
+	throttle_table_collect(f.table);
+	conf_release(conf);
+	end(&f);
+}
+
 UNIT_SUITE(test_gate)
 {
 	const struct CMUnitTest tests[] = {
@@ -542,6 +575,7 @@ UNIT_SUITE(test_gate)
 		cmocka_unit_test(sessions_and_callers),
 		cmocka_unit_test(reload),
 		cmocka_unit_test(old_gate_after_a_reload),
+		cmocka_unit_test(connection_while_its_limit_changes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
