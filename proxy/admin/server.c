@@ -183,10 +183,11 @@ static struct MHD_Daemon *start_daemon(struct admin *admin, size_t i)
 	bool is_https = has_tls(admin, i);
 
 	doorman->most = MAX_VISITORS;
-	/* ITC: admin_hand_over needs it. */
-	return MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG |
-					MHD_ALLOW_SUSPEND_RESUME |
-					(is_https ? MHD_USE_TLS : MHD_NO_FLAG),
+	/* ITC: admin_hand_over needs it. With epoll, the library does not rest as long as a
+	 * handshake of TLS lacks bytes. */
+	return MHD_start_daemon(MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME |
+					(is_https ? MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_TLS
+						  : MHD_USE_AUTO_INTERNAL_THREAD),
 		0, NULL, NULL, admin_on_request, &admin->services, MHD_OPTION_EXTERNAL_LOGGER,
 		on_message, NULL, MHD_OPTION_LISTEN_SOCKET, admin->sockets[i],
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, doorman, MHD_OPTION_NOTIFY_COMPLETED,

@@ -4,6 +4,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 
 from lib import process
 from lib.peers import curl
@@ -64,6 +65,47 @@ def https(t):
         equal(status, 0, output)
         status, output = run(*words, SLUICE_TOKEN="secret-token-of-the-operator")
         true(status == 3 and "certificate" in output.lower(), output)
+
+
+def rests(pid, name):
+    """Whether no thread of that name has run while we slept; None: the kernel does not count it."""
+    def ran():
+        found = []
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8") as comm:
+                if not comm.read().startswith(name):
+                    continue
+            with open(f"/proc/{pid}/task/{task}/schedstat", encoding="utf-8") as counts:
+                found.append(counts.read().split()[0])
+        return found
+    try:
+        before = ran()
+    except FileNotFoundError:
+        return None
+    time.sleep(0.3)
+    return bool(before) and ran() == before
+
+
+@test("a client that stops within its handshake costs nothing, and keeps nobody else waiting", workers=[1])
+def stopped_handshakes(t):
+    certificate = make_certificate(t, "admin.pem", ["admin.test", "IP:127.0.0.1"])
+    sluice, address = with_https(t, certificate)
+    hello = ssl.MemoryBIO()
+    try:
+        context(certificate).wrap_bio(ssl.MemoryBIO(), hello, server_hostname="admin.test").do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    hello = hello.read()
+    for size in (3, 40, len(hello)):
+        stopped = socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1])), timeout=30)
+        t.defer(stopped.close)
+        stopped.sendall(hello[:size])
+        status, output = run("limits", "-c", sluice.ini_path, "--json")
+        equal(status, 0, output)
+        if rests(sluice.pid, "MHD") is None:
+            t.skip("no schedstat")
+        until(lambda: rests(sluice.pid, "MHD"), f"rest, with {size} bytes of a hello", seconds=10)
+        stopped.close()
 
 
 class Impostor:
