@@ -39,6 +39,7 @@ static void join(struct handshake *h)
 	struct handshake_list *list = &h->listener->handshakes;
 
 	h->older = list->newest;
+	h->newer = NULL; /* behind its header it joins again */
 	if (h->older)
 		h->older->newer = h;
 	else

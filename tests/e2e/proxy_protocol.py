@@ -134,6 +134,22 @@ def others(t):
         equal(sample(admin.metrics()[1], "sluice_proxy_headers_total", result="late"), 2, "counted")
 
 
+@test("a handshake behind a header, with younger connections that wait, ends with them", workers=[1])
+def among_others(t):
+    certificate = make_certificate(t, "api.pem", ["api.test"])
+    sluice = t.sluice(to(t.origin()), listener=TRUST.format("required") + f"certificate = {certificate}\n"
+                      "handshake_timeout = 1s")
+    old = speak(t, sluice, b"")
+    young = speak(t, sluice, v1()[:9])
+    old.sendall(v1())
+    for connection in (old, young):
+        true(is_refused(connection), "late")
+    plain = speak(t, sluice, v1())
+    stream = context(certificate).wrap_socket(plain, server_hostname="api.test")
+    stream.sendall(GET)
+    equal(status_of(stream), 200, "status")
+
+
 @test("limits, keys, logs and the fleet's fields are by the header's address")
 def keys(t):
     origin = t.origin()
