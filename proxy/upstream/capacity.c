@@ -33,14 +33,20 @@ static uint32_t lower(uint32_t a, uint32_t b)
 	return a == 0 || (b > 0 && b < a) ? b : a;
 }
 
+uint32_t capacity_of(const struct conf_upstream *upstream, const struct conf_server *server)
+{
+	if (upstream->protocol == CONF_PROTOCOL_HTTP2)
+		return server->max_in_flight;
+	return lower(server->max_in_flight, server->max_connections);
+}
+
 static void set_one(void *ctx, struct server_state *state)
 {
 	const struct upstream *upstream = ctx;
 	const struct server *server = upstream_server_of(upstream, state);
 
 	atomic_store_explicit(&state->listed, server != NULL, memory_order_relaxed);
-	state->bound =
-		server ? lower(server->conf->max_in_flight, server->conf->max_connections) : 0;
+	state->bound = server ? capacity_of(upstream->conf, server->conf) : 0;
 }
 
 void capacity_set(const struct upstream *upstream)

@@ -17,15 +17,13 @@ static uint32_t lower(uint32_t a, uint32_t b)
 	return a == 0 || (b > 0 && b < a) ? b : a;
 }
 
-/* What the servers take together, each request with a connection, while all are in service; 0: no
- * bound. */
+/* The requests that the servers take together while all are in service; 0: no bound. */
 static uint32_t bound_of_servers(const struct conf_upstream *conf)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < conf->server_count; i++) {
-		uint32_t bound =
-			lower(conf->servers[i].max_in_flight, conf->servers[i].max_connections);
+		uint32_t bound = capacity_of(conf, &conf->servers[i]);
 		if (bound == 0)
 			return 0;
 		sum += bound;
@@ -36,7 +34,7 @@ static uint32_t bound_of_servers(const struct conf_upstream *conf)
 static bool has_bounded_server(const struct conf_upstream *conf)
 {
 	for (size_t i = 0; i < conf->server_count; i++)
-		if (conf->servers[i].max_in_flight > 0 || conf->servers[i].max_connections > 0)
+		if (capacity_of(conf, &conf->servers[i]) > 0)
 			return true;
 	return false;
 }

@@ -337,6 +337,29 @@ def places(t):
         equal(len(server.peers), 1, "connections")
 
 
+@test("max_connections bounds connections, not the requests on them; more streams wake who waits", workers=[1])
+def one_connection(t):
+    held = []
+    server = Http2Server(t, held.append, settings=[(3, 5)])
+    sluice = t.sluice(f"[upstream origin]\nserver = {server.address} max_connections=1\n{H2}"
+                      "[route origin]\nupstream = origin\n", listener=BOTH)
+    client = Http2(t, sluice)
+    streams = [client.request()]
+    until(lambda: len(held) == 1, "the server's SETTINGS are known")
+    streams += [client.request() for _ in range(20)]
+    until(lambda: len(held) == 5, "as many as it has streams")
+    server.peers[0].send_frame(4, 0, 0, b"\0\3\0\0\0\x0a")
+    until(lambda: len(held) == 10, "ten streams")
+    held[0].reply()
+    until(lambda: len(held) == 11, "the next")
+    server.peers[0].send_frame(4, 0, 0, b"\0\3\0\0\0\x64")
+    until(lambda: len(held) == 21, "all")
+    for request in held[1:]:
+        request.reply()
+    equal({client.response(stream).status for stream in streams}, {200}, "answers")
+    equal(len(server.peers), 1, "connections")
+
+
 @test("with fewer connections than workers, none waits for ever", workers=[4])
 def shared(t):
     server = Http2Server(t)
