@@ -24,8 +24,8 @@ struct upstream_state;
 /* Is it ejected, for failures or by active checks? */
 bool capacity_is_ejected(const struct server_state *server, uint64_t now_ms);
 
-/* Requests that a server takes at once; 0: no bound. A request of HTTP/1 has a connection to itself,
- * so that max_connections bounds it, too. */
+/* Requests that a server takes at once; 0: no bound. A request of HTTP/1 has a connection to
+ * itself, so that max_connections bounds it, too. */
 uint32_t capacity_of(const struct conf_upstream *upstream, const struct conf_server *server);
 
 /* These are the servers of the upstream from now on, with these bounds. Main thread. */
