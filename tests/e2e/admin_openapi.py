@@ -25,7 +25,7 @@ def operations():
 
 @test("it has every endpoint of the server, and no other")
 def endpoints(t):
-    with open(os.path.join(os.path.dirname(SOURCE), "../proxy/admin/endpoints.c"), encoding="utf-8") as source:
+    with open(os.path.join(os.path.dirname(SOURCE), "../proxy/admin/serve.c"), encoding="utf-8") as source:
         rows = re.findall(r'{"([A-Z]+)", (API )?"([^"]+)"', source.read())
     true(len(rows) > 20, rows)
     served = {(method, ("/api/v1/" if api else "") + path) for method, api, path in rows}
