@@ -76,7 +76,7 @@ bool check_has_effect(const struct instance *instance, const struct option *opti
 	       (needs->or_flag && is_on(instance, needs->or_flag));
 }
 
-/* What is off is meant to have no effect. */
+/* An option that is off is meant to have no effect. */
 static bool is_off(const struct instance *instance, const struct option *option)
 {
 	return (option->type == &type_flag || option->words) &&

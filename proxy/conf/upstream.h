@@ -46,7 +46,7 @@ struct conf_shed {
 	uint64_t target_ms, interval_ms;
 };
 
-/* Of an upstream that takes slots of a semaphore. */
+/* Options of an upstream that takes slots of a semaphore. */
 struct conf_slot_use {
 	uint64_t idle_ms; /* those not needed for so long are given back, 2s */
 	enum conf_semaphore_down down;

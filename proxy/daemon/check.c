@@ -252,7 +252,7 @@ static void send_by_http2(struct check *check)
 
 static void judge_status(struct check *check, const char *status);
 
-/* What has come is read, and its memory free again. */
+/* Bytes that have come are read, and their memory is free again. */
 static void read_by_http2(struct check *check)
 {
 	struct buffer *in = &check->in;
