@@ -129,7 +129,7 @@ static bool lock_terminal_resumes(struct lock_terminal *terminal, pid_t command)
 
 /* ---- lock keeper ---------------------------------------------------------------------------- */
 
-enum { FREEZE_LOOKS = 3 };
+enum { FREEZE_LOOKS = 3, FREEZE_AGAIN_MS = 10 };
 
 enum keeper_state { KEEPER_IDLE, KEEPER_RUNNING, KEEPER_FROZEN, KEEPER_ENDING };
 
@@ -139,6 +139,7 @@ struct keeper {
 	sigset_t mask;        /* of the command */
 	enum keeper_state state;
 	pid_t pid;         /* of the command, and of its process group */
+	bool stands_still; /* FROZEN: the command has been seen stopped since */
 	bool has_ended;    /* the command */
 	int status;        /* then */
 	uint64_t until_ns; /* RUNNING: it is frozen then; ENDING: killed */
@@ -238,6 +239,7 @@ static void freeze(struct keeper *keeper)
 		descendants_signal(SIGSTOP);
 		poll(NULL, 0, 1);
 	}
+	keeper->stands_still = is_stopped(keeper->pid);
 }
 
 static void reap(struct keeper *keeper)
@@ -371,7 +373,9 @@ static void look_at_clock(struct keeper *keeper)
 		return;
 	if (keeper->state == KEEPER_ENDING)
 		finish(keeper);
-	if (keeper->state == KEEPER_RUNNING)
+	/* A process that is continued before it has stopped loses the signal, and tells nobody. */
+	if (keeper->state == KEEPER_RUNNING ||
+		(keeper->state == KEEPER_FROZEN && !keeper->stands_still))
 		freeze(keeper);
 }
 
@@ -391,6 +395,8 @@ static int time_left(const struct keeper *keeper)
 
 	if (keeper->terminal.is_suspended)
 		return LOCK_TERMINAL_LOOK_MS;
+	if (keeper->state == KEEPER_FROZEN && !keeper->stands_still)
+		return FREEZE_AGAIN_MS;
 	if (keeper->state != KEEPER_RUNNING && keeper->state != KEEPER_ENDING)
 		return -1;
 	left_ns = keeper->until_ns > now_ns ? keeper->until_ns - now_ns : 0;
