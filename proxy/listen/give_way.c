@@ -38,7 +38,7 @@ static void close_idle(
 			now_ms + LINE_MS, memory_order_relaxed, memory_order_relaxed))
 		log_warn("%s%s: closing idle connections for new ones, %u so far",
 			bound->name ? "max_connections are open, listener "
-				    : "all descriptors for clients are in use",
+				    : "descriptors or memory for clients ran out",
 			bound->name ? bound->name : "", count);
 	found.protocol->close_idle(found.link);
 }

@@ -13,6 +13,23 @@ def small(t):
     return t.origin(lambda x: x.reply(200, b"small"))
 
 
+class Busy:
+    """A connection that is never idle, as those are closed for new ones: each request is sent but for its last line."""
+
+    def __init__(self, client):
+        self.client = client
+        self._begin()
+
+    def _begin(self):
+        self.client.send(b"GET ")
+
+    def ask(self, path):
+        self.client.send(f"{path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        answer = self.client.response()
+        self._begin()
+        return answer
+
+
 @test("the system refuses to watch its socket, at the start", workers=[1])
 def at_start(t):
     failing = Failing(t)
@@ -44,7 +61,7 @@ def accept_fails_on(t):
     for error in (errno.ENOBUFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE):
         failing = Failing(t)
         sluice = t.sluice(to(small(t)), listener="health = on", environment=failing.environment)
-        known = t.client(sluice)
+        known = Busy(t.client(sluice))
         equal(known.ask("/readyz").status, 200, "ready")
         failing.fail(ACCEPT, error)
         client = t.client(sluice)
