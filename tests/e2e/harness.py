@@ -12,7 +12,7 @@ BEGIN = """
 import os, signal, sys, threading, time
 sys.path.insert(0, {here!r})
 from lib import tap
-from lib.process import Process
+from lib.process import Process, until
 from lib.tap import equal, group, main, test
 """
 
@@ -112,32 +112,39 @@ def places(t):
 def log(word):
     with open({path!r}, "a") as out:
         out.write(word + "\\n")
+def begun():
+    with open({path!r}, encoding="ascii") as log:
+        return log.read().count("begin")
 {{alone}}
 def register(n):
     @test(f"number {{{{n}}}}", workers=[1])
     def one(t):
         log("begin {{name}}")
-        time.sleep(0.05)
+        until(lambda: begun() >= {{first}}, "as many as are to meet have begun")
         log("end {{name}}")
 for n in range(20):
     register(n)
 """
-    files = {}
-    for name, alone in (("a", ""), ("b", "tap.alone('for the test')")):
-        files[name] = t.file(f"{name}.py", BEGIN.format(here=os.path.dirname(os.path.abspath(__file__)))
-                             + text.format(alone=alone, name=name) + "\nmain()\n")
     environment = {**os.environ, "top_builddir": t.folder}
-    children = [subprocess.Popen([sys.executable, file], stdout=subprocess.DEVNULL, env=environment)
-                for file in files.values()]
-    equal([child.wait() for child in children], [0, 0], "exit status")
-    with open(path, encoding="ascii") as log:
-        events = [line.split() for line in log]
-    running, most = {"a": 0, "b": 0}, 0
-    for what, name in events:
-        running[name] += 1 if what == "begin" else -1
-        most = max(most, running["a"])
-        true(running["b"] == 0 or sum(running.values()) == 1, f"alone, but {running}")
-    true(1 < most <= beside.PLACES, f"{most} beside each other")
 
+    def start(name, first, alone=""):
+        file = t.file(f"{name}.py", BEGIN.format(here=os.path.dirname(os.path.abspath(__file__)))
+                      + text.format(alone=alone, name=name, first=first) + "\nmain()\n")
+        return subprocess.Popen([sys.executable, file], stdout=subprocess.DEVNULL, env=environment)
+
+    def end(*children):
+        equal([child.wait() for child in children], [0 for _ in children], "exit status")
+        with open(path, encoding="ascii") as log:
+            return [line.split() for line in log]
+    running, most = 0, 0
+    for what, _ in end(start("a", beside.PLACES)):
+        running += 1 if what == "begin" else -1
+        most = max(most, running)
+    equal(most, beside.PLACES, "beside each other")
+    os.unlink(path)
+    running = {"a": 0, "b": 0}
+    for what, name in end(start("a", 1), start("b", 1, "tap.alone('for the test')")):
+        running[name] += 1 if what == "begin" else -1
+        true(running["b"] == 0 or sum(running.values()) == 1, f"alone, but {running}")
 
 main()
