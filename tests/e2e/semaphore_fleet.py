@@ -13,6 +13,9 @@ from lib.tap import equal, group, main, true
 
 CLIENTS = 10
 
+# Until a client that was refused asks again: a broker that starts needs the processors.
+REFUSED_SECONDS = 0.1
+
 # A slot is free again after at most three heartbeats of 2 s, and the next node looks for it each second.
 LOST_SECONDS = 2 * 3 + 2
 
@@ -33,7 +36,7 @@ class Scene:
         return start(self.t, self.origin, name, url or self.url, upstream)
 
     def load(self, nodes=None):
-        return Load(self.t, CLIENTS).begin(nodes or self.nodes)
+        return Load(self.t, CLIENTS, refused_seconds=REFUSED_SECONDS).begin(nodes or self.nodes)
 
     def bound_holds(self, slots=None):
         true(self.origin.most <= (slots or self.slots), f"{self.origin.most} in flight of {slots or self.slots}")
@@ -222,7 +225,7 @@ def reloads_under_load(t, scene):
                      f"[semaphore spare]\nbroker = {scene.url}\n"):
             scene.origin.hold = 2
             scene.origin.begin()
-            load = Load(t, scene.slots).begin([node])
+            load = Load(t, scene.slots, refused_seconds=REFUSED_SECONDS).begin([node])
             scene.origin.wait_most(scene.slots)
             load.stop()  # what is in flight goes on
             node.reload(text)
@@ -246,7 +249,7 @@ def local(t, rabbit):
         nodes = [start(t, origin, name, url, down) for name in "xyz"]
         for node in nodes:
             until(lambda node=node: (shown(node) or {}).get("nodes") == 3, "they know each other")
-        load = Load(t, CLIENTS).begin(nodes)
+        load = Load(t, CLIENTS, refused_seconds=REFUSED_SECONDS).begin(nodes)
         origin.begin()
         origin.wait_most(SIZE)
         rabbit.kill()

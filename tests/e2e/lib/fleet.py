@@ -103,8 +103,8 @@ class Load:
 
     REFUSED_SECONDS = 0.01
 
-    def __init__(self, t, clients_each, key="one", pace=0):
-        self.key = key
+    def __init__(self, t, clients_each, key="one", pace=0, refused_seconds=REFUSED_SECONDS):
+        self.key, self.refused_seconds = key, refused_seconds
         self.pace = pace  # seconds between a client's requests
         self.sent, self.nodes, self.answers, self.lock = [], [], {}, threading.Lock()
         self.slowest = {}  # seconds, by node
@@ -135,7 +135,7 @@ class Load:
             with self.lock:
                 self.answers[status] = self.answers.get(status, 0) + 1
             if self.pace or status != 200:
-                time.sleep(self.pace or self.REFUSED_SECONDS)
+                time.sleep(self.pace or self.refused_seconds)
 
     def stop(self):
         """Nothing more is sent; what was sent may still be answered."""
