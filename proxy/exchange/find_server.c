@@ -13,6 +13,7 @@
 #include "exchange/report.h"
 #include "exchange/exchange.h"
 #include "exchange/forward.h"
+#include "exchange/hop.h"
 #include "exchange/pin.h"
 #include "http/forwarded.h"
 #include "exchange/reply.h"
@@ -206,7 +207,8 @@ static void know_client(const struct exchange *x, struct server_client *known)
 	known->address.port = is_peer ? peer->port : 0;
 	memcpy(known->reached.address, memcmp(address, no_ipv4, 12) == 0 ? no_ipv4 : none,
 		sizeof(known->reached.address));
-	if (x->client->stream)
+	/* The stream of a request from another node is not its client's. */
+	if (x->client->stream && !hop_is_from_node(x->client))
 		set_end(&known->reached, &local, stream_local(x->client->stream, &local));
 }
 

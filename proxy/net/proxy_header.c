@@ -9,6 +9,8 @@
 #define SIGNATURE_BYTES 12
 #define FIXED_BYTES     16 /* of version 2, before the addresses */
 #define PORT_MOST       65535
+/* The lower half of the byte with the family. */
+#define TRANSPORT_STREAM 1
 
 /* Section 2.2.1: types of values behind the addresses, and those within PP2_TYPE_SSL. */
 enum {
@@ -218,11 +220,15 @@ static enum proxy_header_result read_values(
 	struct slice whole, struct slice rest, struct proxy_header *header, const char **why)
 {
 	struct slice value;
+	bool has_ssl = false;
 	unsigned type;
 
 	while (rest.len > 0) {
 		if (!take_value(&rest, &type, &value))
 			return bad(why, "a value that is longer than the header");
+		if (type == TYPE_SSL && has_ssl)
+			return bad(why, "facts about TLS twice");
+		has_ssl |= type == TYPE_SSL;
 		if (type == TYPE_CRC32C && (value.len != 4 || !is_sum(whole, value)))
 			return bad(why, "a wrong checksum (CRC32C)");
 		if (type == TYPE_AUTHORITY)
@@ -271,8 +277,11 @@ static enum proxy_header_result read_v2(
 	len = FIXED_BYTES + read_16(bytes.at + 14);
 	if (len > PROXY_HEADER_BYTES)
 		return bad(why, "a header of more than 16384 bytes");
-	if (command == 0x21 && (family > 3 || transport > 2))
+	if (command == 0x21 && family > 3)
 		return bad(why, "an unknown family of addresses");
+	/* A connection carries no datagrams; an unknown family has any transport but these. */
+	if (command == 0x21 && transport != TRANSPORT_STREAM && (family != 0 || transport != 0))
+		return bad(why, "addresses of another transport than a stream");
 	if (command == 0x21 && len < FIXED_BYTES + (size_t)address_bytes[family])
 		return bad(why, "addresses that are cut short");
 	if (bytes.len < len)

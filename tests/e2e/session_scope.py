@@ -8,6 +8,7 @@ from lib.client import Client
 from lib.hop import Asker, FakeOwner, proof
 from lib.owners import SECRET, Fleet
 from lib.process import Lateness, until
+from lib.raw_server import RawServer
 from lib.tap import SEED, equal, main, test, true
 from lib.wire import Ended
 
@@ -95,6 +96,17 @@ def forwards(t):
     equal((owner(fleet.nodes[1]), owner(fleet.nodes[2])), ("node1", "node1"), "both know it")
     gate.open.set()
     equal(held.response().status, 200, "and it is answered")
+
+
+@test("send_proxy tells the server the client's address for what was forwarded, and nothing of the link", workers=[1])
+def proxied(t):
+    server = RawServer(t)
+    fleet = Fleet(t, count=2, origin=server.address, route="owner_idle = 1h\n", upstream="send_proxy = v1\n")
+    for i in (0, 1):
+        equal(ask(fleet.client(i)).status, 200, "status")
+    here, forwarded = (header.decode().split() for header, _, _ in server.seen)
+    equal((here[2:4], here[5]), (["127.0.0.1", "127.0.0.1"], str(fleet.nodes[0].port.number)), here)
+    equal(forwarded[2:], ["127.0.0.1", "0.0.0.0", "0", "0"], forwarded)
 
 
 @test("a session that is not used moves to the node where its client is", workers=[1])

@@ -143,8 +143,6 @@ static void addresses_of_version_2(void **state)
 	(void)state;
 	reads_whole(HEADER("\x21", "\x11", "\x0c", FOUR), PROXY_OF_CLIENT);
 	assert_string_equal(source(), "192.0.2.1 258");
-	/* A client by datagrams has an address, too. */
-	reads_whole(HEADER("\x21", "\x12", "\x0c", FOUR), PROXY_OF_CLIENT);
 	reads_whole(HEADER("\x21", "\x21", "\x24",
 			    "\x20\1\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\1"
 			    "\x20\1\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\2\1\2\1\xbb"),
@@ -152,6 +150,7 @@ static void addresses_of_version_2(void **state)
 	assert_string_equal(source(), "2001:db8::1 258");
 	reads_whole(HEADER("\x21", "\0", "\0", ""), PROXY_OF_UNKNOWN);
 	reads_whole(HEADER("\x21", "\0", "\3", "\4\0\0"), PROXY_OF_UNKNOWN);
+	reads_whole(HEADER("\x21", "\1", "\0", ""), PROXY_OF_UNKNOWN);
 	memcpy(unix_header, V2 "\x21\x31\0\xd8", 16);
 	memcpy(unix_header + 16, zeroes, sizeof(zeroes));
 	reads_whole((struct slice){unix_header, sizeof(unix_header)}, PROXY_OF_UNIX);
@@ -193,6 +192,9 @@ static void malformed_headers(void **state)
 		HEADER("\x22", "\x11", "\x0c", FOUR), /* neither LOCAL nor PROXY */
 		HEADER("\x21", "\x41", "\x0c", FOUR),
 		HEADER("\x21", "\x13", "\x0c", FOUR),
+		HEADER("\x21", "\x12", "\x0c", FOUR), /* datagrams */
+		HEADER("\x21", "\x02", "\0", ""),
+		HEADER("\x21", "\x10", "\x0c", FOUR),
 		HEADER("\x21", "\x11", "\x0b", FOUR),
 		HEADER("\x21", "\x21", "\x0c", FOUR),
 		HEADER("\x21", "\x31", "\x0c", FOUR),
@@ -200,6 +202,10 @@ static void malformed_headers(void **state)
 		HEADER("\x21", "\x11", "\x10", FOUR "\2\0\2x"),
 		HEADER("\x21", "\x11", "\x13", FOUR "\x20\0\4\1\0\0\0"),
 		HEADER("\x21", "\x11", "\x18", FOUR "\x20\0\x09\1\0\0\0\0\x21\0\2x"),
+		/* Two sets of facts: the name of the first would be the second's. */
+		HEADER("\x21", "\x11", "\x24",
+			FOUR "\x20\0\x0d\3\0\0\0\0\x22\0\5alice"
+			     "\x20\0\5\1\0\0\0\0"),
 		HEADER("\x21", "\x11", "\x12", FOUR "\3\0\3\1\2\3"),
 		HEADER("\x21", "\x11", "\x13", FOUR "\3\0\4\1\2\3\4"),
 	};
