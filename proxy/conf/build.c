@@ -398,6 +398,22 @@ static void *collect(struct build *build, enum section_id id, size_t *count)
 	return array;
 }
 
+/* Both roles of TLS between nodes. */
+static void set_links_tls(struct build *build, struct conf_tls *links, struct conf_listener *own)
+{
+	struct conf_listener_tls *tls = &own->tls;
+	const char **files = arena_alloc(build->arena, 2 * sizeof(*files));
+
+	links->verifies = true;
+	tls->versions = links->versions = CONF_TLS_1_3;
+	files[0] = links->certificate;
+	files[1] = links->key ? links->key : links->certificate;
+	tls->certificates = (struct conf_text_list){&files[0], 1};
+	tls->certificate_keys = (struct conf_text_list){&files[1], 1};
+	tls->client_ca = links->ca;
+	tls->client_crl = links->crl;
+}
+
 /* Where other nodes connect is a listener of its own, which takes what any of the others takes. */
 static void add_internal_listener(struct build *build)
 {
@@ -419,6 +435,8 @@ static void add_internal_listener(struct build *build)
 	own->is_internal = true;
 	own->pipeline_depth = 1;
 	own->protocols = CONF_PROTOCOL_HTTP1;
+	if (conf->fleet.links.certificate)
+		set_links_tls(build, &conf->fleet.links, own);
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		if (own->max_header_bytes < all[i].max_header_bytes + HOP_FIELDS_BYTES)
 			own->max_header_bytes = all[i].max_header_bytes + HOP_FIELDS_BYTES;

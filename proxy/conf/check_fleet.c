@@ -246,6 +246,10 @@ void check_fleet(struct build *build, const struct instance *instance)
 		"store = rediss://HOST", "the store");
 	check_length(build, instance, "prefix", fleet->prefix);
 	check_length(build, instance, "node", fleet->node);
+	if (fleet->links.certificate && !instance_setting(instance, "ca"))
+		build_fail(build, instance, instance_setting_line(instance, "certificate"),
+			"certificate: nodes verify each other's; expected ca = FILE with the "
+			"authorities that sign them");
 	if (password && fleet->store.password)
 		build_fail(build, instance, password->line,
 			"password: the store's URL has one too; expected one of them");

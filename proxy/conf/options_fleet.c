@@ -99,6 +99,24 @@ const struct option options_fleet[] = {
 		REQUIRES("bind", "ADDRESS:PORT"),
 		.help = "Secret that two nodes prove to each other to have before one forwards "
 			"requests to the other; it is never sent."},
+	{"certificate", &type_path, LIVE, AT(links.certificate),
+		REQUIRES("bind", "ADDRESS:PORT"),
+		.help = "PEM file of this node's certificate with its chain behind it: connections "
+			"between nodes are encrypted by TLS 1.3, and both nodes present and verify "
+			"certificates. All nodes need it, and ca."},
+	{"certificate_key", &type_path, LIVE, AT(links.key),
+		REQUIRES("certificate", "FILE"),
+		.help = "PEM file of the private key of certificate; unset, that file has it."},
+	{"ca", &type_path, LIVE, AT(links.ca),
+		REQUIRES("certificate", "FILE"),
+		.help = "PEM file of the authorities that sign the nodes' certificates. Each "
+			"certificate of theirs is a node's, whatever its name: use an authority of "
+			"the fleet's own."},
+	{"crl", &type_path, LIVE, AT(links.crl),
+		REQUIRES("certificate", "FILE"),
+		.help = "PEM file of revocation lists, one of each authority in the chain of a "
+			"node's certificate; unset, revoked certificates are accepted until they "
+			"expire."},
 	{"lease", &type_duration, LIVE, AT(lease_ms), .fallback = "10s",
 		BETWEEN(1000, 600000), .flags = OPTION_DURATION,
 		.help = "Time for which the sessions of a node that died remain its own, with "

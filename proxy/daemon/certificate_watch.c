@@ -13,6 +13,7 @@
 #include "daemon/worker_parts.h"
 #include "net/tls_tickets.h"
 #include "site/certificates.h"
+#include "site/servers_tls.h"
 
 /* A pair is two files, and more may follow. */
 #define SOON_MS    300
@@ -137,6 +138,7 @@ void certificate_watch_look(struct daemon *daemon)
 	if (daemon->reload)
 		return;      /* it has read them, and they are not in use yet */
 	watch_files(daemon); /* first: what changes while they are read is seen */
+	servers_tls_look_at_links(daemon->site, &daemon->node.links_tls);
 	certificates_look(daemon->site, &daemon->tls, clock_wall_ns() / CLOCK_NS_PER_S);
 }
 
@@ -164,6 +166,7 @@ bool certificate_watch_begin(struct daemon *daemon)
 void certificate_watch_end(struct daemon *daemon)
 {
 	tls_tickets_free(daemon->tls.tickets);
+	tls_client_slot_set(&daemon->node.links_tls, NULL);
 	if (!daemon->watch.timer)
 		return;
 	end_watches(&daemon->watch);

@@ -315,6 +315,7 @@ static bool start(struct daemon *daemon, struct conf *conf)
 	upgrade_take_servers(daemon);
 	bindings_commit(daemon, conf);
 	site_commit(daemon->site);
+	servers_tls_commit_links(daemon->site, &daemon->node.links_tls);
 	if (!resolver_prepare(daemon->resolver, daemon->site) ||
 		!checks_prepare(daemon->checks, daemon->site)) {
 		log_error("%s: %s", conf->path, strerror(ENOMEM));

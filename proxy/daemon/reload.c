@@ -304,6 +304,7 @@ void reload_commit(struct daemon *daemon, struct reload *reload)
 		    daemon_throttle_ns(daemon), &report) != 0)
 		log_error("%s: limits: %s", conf->path, report.text);
 	site_commit(site);
+	servers_tls_commit_links(site, &daemon->node.links_tls);
 	store_set_bounds(
 		&daemon->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
 	daemon_bound_sends(daemon, conf);

@@ -186,11 +186,14 @@ static void greet(struct exchange *x, struct hop *hop, struct slice value)
 	welcome(x, hop);
 }
 
-/* A reload may have brought another secret, or taken it away. */
-static bool has_secret_still(struct exchange *x, struct hop *hop)
+/* A reload may have brought another secret, or taken it away, or brought TLS, without which no
+ * other connection begins from then on. */
+static bool is_valid_still(struct exchange *x, struct hop *hop)
 {
 	uint64_t serial = x->use->site->serial;
 
+	if (x->client->listener->certificates && !stream_is_encrypted(x->client->stream))
+		return false;
 	if (hop->proven_to == serial)
 		return true;
 	if (secret_of(x).len == 0 || !hop_is_proof(secret_of(x), HOP_ASKER, hop->theirs, hop->ours,
@@ -369,7 +372,7 @@ bool hop_begin(struct exchange *x)
 		greet(x, hop, http_head_find(&x->request, HTTP_FIELD_SLUICE_HOP));
 		return false;
 	}
-	if (!has_secret_still(x, hop)) {
+	if (!is_valid_still(x, hop)) {
 		x->close_client = true;
 		client_finish(client);
 		hop_refuse(x, "closing");

@@ -14,8 +14,8 @@
 #include "worker/worker.h"
 
 #define DISCARDS_A_TURN 16
-/* The interval of lines about headers that are refused. */
-#define HEADER_LINE_MS 60000
+/* The interval of lines about connections that are refused. */
+#define REFUSED_LINE_MS 60000
 
 struct handshake {
 	struct stream stream;
@@ -176,13 +176,13 @@ static bool is_trusted(const struct handshake *h)
 	return peer.trusted;
 }
 
-static void refuse(struct handshake *h, unsigned slot, const char *why)
+static void log_refused(const struct handshake *h, const char *why)
 {
 	const struct listener *listener = h->listener;
 	struct forwarded_peer peer;
 	unsigned unlogged;
 
-	if (log_pace_may_log_each(&listener->binding->bound->refused_headers, HEADER_LINE_MS,
+	if (log_pace_may_log_each(&listener->binding->bound->refused_headers, REFUSED_LINE_MS,
 		    worker_now_ms(listener->worker), &unlogged)) {
 		forwarded_peer_init(&peer, (const struct sockaddr *)&h->accepted.peer,
 			h->accepted.peer_len, &listener->conf->trusted_proxies);
@@ -191,6 +191,11 @@ static void refuse(struct handshake *h, unsigned slot, const char *why)
 			listener->conf->name, SLICE_ARGS(forwarded_peer_text(&peer)), why,
 			unlogged);
 	}
+}
+
+static void refuse(struct handshake *h, unsigned slot, const char *why)
+{
+	log_refused(h, why);
 	close_one(h, slot, why);
 }
 
@@ -365,9 +370,13 @@ static void on_event(struct stream *stream)
 	case STREAM_AGAIN:
 		break;
 	case STREAM_END:
+		if (h->listener->conf->is_internal)
+			log_refused(h, "it speaks no TLS, as [fleet] certificate requires");
 		answer_plain(h);
 		break;
 	case STREAM_FAILED:
+		if (h->listener->conf->is_internal)
+			log_refused(h, why);
 		close_one(h, STATS_HANDSHAKES_FAILED, why);
 		break;
 	}

@@ -280,6 +280,26 @@ void tls_client_release(struct tls_client *client)
 	free(client);
 }
 
+void tls_client_slot_set(struct tls_client_slot *slot, struct tls_client *client)
+{
+	pthread_mutex_lock(&slot->lock);
+	struct tls_client *old =
+		atomic_exchange_explicit(&slot->client, client, memory_order_relaxed);
+	pthread_mutex_unlock(&slot->lock);
+	tls_client_release(old);
+}
+
+struct tls_client *tls_client_slot_take(struct tls_client_slot *slot)
+{
+	/* relaxed: the lock orders it with the hold that it has */
+	pthread_mutex_lock(&slot->lock);
+	struct tls_client *client = atomic_load_explicit(&slot->client, memory_order_relaxed);
+	if (client)
+		tls_client_hold(client);
+	pthread_mutex_unlock(&slot->lock);
+	return client;
+}
+
 int64_t tls_client_expires(const struct tls_client *client)
 {
 	return atomic_load_explicit(&client->expires_s, memory_order_relaxed);

@@ -14,6 +14,8 @@
 #ifndef NET_TLS_CLIENT_H
 #define NET_TLS_CLIENT_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,6 +52,26 @@ void tls_client_release(struct tls_client *client);
 int64_t tls_client_expires(const struct tls_client *client);
 /* Does it expire within so many days? True at most once a day. Any thread. */
 bool tls_client_warns(struct tls_client *client, int64_t now_s, int64_t days);
+
+/* ---- settings that change while connections are made -------------------------------------------
+ */
+
+/* All zero: none. */
+struct tls_client_slot {
+	pthread_mutex_t lock;
+	_Atomic(struct tls_client *) client; /* held; NULL: plain */
+};
+
+/* Takes over the caller's hold. NULL: none from now on. */
+void tls_client_slot_set(struct tls_client_slot *slot, struct tls_client *client);
+/* Held once; NULL: none. Any thread. */
+struct tls_client *tls_client_slot_take(struct tls_client_slot *slot);
+/* To be compared with others that are held. Any thread. */
+static inline const struct tls_client *tls_client_slot_look(const struct tls_client_slot *slot)
+{
+	/* relaxed: its memory is not looked at */
+	return atomic_load_explicit(&slot->client, memory_order_relaxed);
+}
 
 /* ---- for libraries that have a context of their own ------------------------------------------ */
 

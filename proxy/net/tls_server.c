@@ -262,11 +262,11 @@ static bool load_authorities(
 	if (!files)
 		return false;
 	if (X509_load_cert_crl_file(files, settings->client_ca, X509_FILETYPE_PEM) < 1)
-		return tls_report(why, size, settings->client_ca, "can't read client_ca");
+		return tls_report(why, size, settings->client_ca, "can't read the authorities");
 	if (!settings->client_crl)
 		return true;
 	if (X509_load_crl_file(files, settings->client_crl, X509_FILETYPE_PEM) < 1)
-		return tls_report(why, size, settings->client_crl, "can't read client_crl");
+		return tls_report(why, size, settings->client_crl, "can't read the revocations");
 	X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
 	return true;
 }
@@ -347,7 +347,7 @@ static SSL_CTX *context_new(
 	SSL_CTX_set_session_id_context(context, server->identity, sizeof(server->identity));
 	if (settings->tickets)
 		tls_tickets_use(settings->tickets, context);
-	else
+	else if (SSL_CTX_set_num_tickets(context, 0) == 1)
 		SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
 	SSL_CTX_set_tlsext_servername_callback(context, on_server_name);
 	SSL_CTX_set_tlsext_servername_arg(context, server);
@@ -437,7 +437,7 @@ static bool add_pair(struct tls_server *server, const struct tls_settings *setti
 	if (!tls_pair_use(certificate->context, pair, why, size))
 		return false;
 	if (settings->asks_client && !ask_clients(server, settings, certificate->context))
-		return tls_report(why, size, settings->client_ca, "can't use client_ca");
+		return tls_report(why, size, settings->client_ca, "can't use the authorities");
 	if (!read_names(certificate, SSL_CTX_get0_certificate(certificate->context)) ||
 		!note_pair(server, pair, certificate)) {
 		snprintf(why, size, "no memory");

@@ -71,7 +71,10 @@ static struct tls *carried_of(const struct transport_carried *carried)
 
 static const char *reason(struct tls *tls)
 {
-	const char *text = ERR_reason_error_string(ERR_peek_last_error());
+	unsigned long error = ERR_peek_last_error();
+	const char *text = ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED
+				   ? X509_verify_cert_error_string(SSL_get_verify_result(tls->ssl))
+				   : ERR_reason_error_string(error);
 
 	if (tls->client && tls_client_explain(tls->client, tls->ssl, tls->why, sizeof(tls->why)))
 		return tls->why;

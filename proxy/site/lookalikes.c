@@ -66,7 +66,7 @@ struct lookalikes *lookalikes_new(const struct conf *conf)
 	if (conf->request_id_field)
 		add(lookalikes, slice_of(conf->request_id_field));
 	for (size_t i = 0; i < conf->listener_count; i++) {
-		if (conf->listeners[i].tls.client_ca) {
+		if (conf->listeners[i].tls.client_ca && !conf->listeners[i].is_internal) {
 			add(lookalikes, SLICE("Client-Cert"));
 			add(lookalikes, SLICE("Client-Cert-Chain"));
 		}

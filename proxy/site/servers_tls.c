@@ -83,6 +83,16 @@ static bool read_all(
 	return true;
 }
 
+/* Settings of [fleet] that could not be read are the `old` ones. False: there are none. */
+static bool keep_old(const struct site *site, struct tls_client **settings, struct tls_client *old,
+	const char *whose, const char *why)
+{
+	log_error("%s: [fleet]: %s%s%s", site->conf->path, why, old ? whose : "",
+		old ? " the authorities and certificates from before" : "");
+	*settings = old ? tls_client_hold(old) : NULL;
+	return old != NULL;
+}
+
 static bool prepare_store(struct site *site, const struct site *before)
 {
 	const struct conf_fleet *conf = &site->conf->fleet;
@@ -92,19 +102,59 @@ static bool prepare_store(struct site *site, const struct site *before)
 	if (!conf->store.text || !conf->store.has_tls)
 		return true;
 	site->store_tls = servers_tls_of_store(conf, old, why, sizeof(why));
-	if (site->store_tls)
-		return true;
-	log_error("%s: [fleet]: %s%s", site->conf->path, why,
-		old ? "; the store keeps the authorities and certificates that it had before" : "");
-	site->store_tls = old ? tls_client_hold(old) : NULL;
-	return old != NULL;
+	return site->store_tls || keep_old(site, &site->store_tls, old, "; the store keeps", why);
 }
+
+/* ---- other nodes ----------------------------------------------------------------------------- */
+
+static struct tls_client *read_links(
+	const struct conf_fleet *conf, struct tls_client *before, char why[static WHY_BYTES])
+{
+	struct tls_client_settings settings = servers_tls_settings(&conf->links, NULL, "http/1.1");
+
+	snprintf(why, WHY_BYTES, "no memory");
+	return tls_client_new(&settings, before, why, WHY_BYTES);
+}
+
+static bool prepare_links(struct site *site, const struct site *before)
+{
+	struct tls_client *old = before ? before->links_tls : NULL;
+	char why[WHY_BYTES];
+
+	if (!site->conf->fleet.links.certificate)
+		return true;
+	site->links_tls = read_links(&site->conf->fleet, old, why);
+	return site->links_tls ||
+	       keep_old(site, &site->links_tls, old, "; connections to other nodes keep", why);
+}
+
+void servers_tls_commit_links(const struct site *site, struct tls_client_slot *links)
+{
+	tls_client_slot_set(links, site->links_tls ? tls_client_hold(site->links_tls) : NULL);
+}
+
+void servers_tls_look_at_links(struct site *site, struct tls_client_slot *links)
+{
+	struct tls_client *old = site->links_tls;
+	char why[WHY_BYTES];
+	struct tls_client *now = old ? read_links(&site->conf->fleet, old, why) : NULL;
+
+	if (!now)
+		return;
+	site->links_tls = now;
+	tls_client_release(old);
+	servers_tls_commit_links(site, links);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 bool servers_tls_prepare(struct site *site, const struct site *before)
 {
 	const struct conf *conf = site->conf;
 	char why[WHY_BYTES];
 	bool all = prepare_store(site, before);
+
+	all &= prepare_links(site, before);
 
 	for (size_t i = 0; i < conf->upstream_count; i++) {
 		struct upstream *upstream = site->upstreams[i];

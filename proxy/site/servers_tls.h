@@ -37,6 +37,12 @@ struct tls_client_settings servers_tls_settings(
 struct tls_client *servers_tls_of_store(
 	const struct conf_fleet *conf, struct tls_client *before, char *why, size_t size);
 
+/* The site's settings towards other nodes are in use from now on. */
+void servers_tls_commit_links(const struct site *site, struct tls_client_slot *links);
+/* The same, when their files may have changed. Files that can't be used leave what is in use; their
+ * line is that of the listener, which has the same ones (site/certificates.h). */
+void servers_tls_look_at_links(struct site *site, struct tls_client_slot *links);
+
 /* Can all files be used? With a line on standard error for each upstream where they can't. */
 bool servers_tls_check(const struct conf *conf);
 

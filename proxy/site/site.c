@@ -175,6 +175,7 @@ void site_release(struct site *site)
 		upstream_free(site->upstreams[i]);
 	certificates_release(site);
 	tls_client_release(site->store_tls);
+	tls_client_release(site->links_tls);
 	gate_free(site->gate);
 	ratelimit_texts_free(site->texts);
 	route_table_free(site->routes);

@@ -44,6 +44,7 @@ struct site {
 	struct queue_policy *policies; /* by conf_route.index */
 	struct account_rows rows;      /* of the counters */
 	struct tls_client *store_tls;  /* settings for the fleet's store; NULL: plain */
+	struct tls_client *links_tls;  /* the same towards other nodes */
 	/* By the conf's listeners; NULL: plain. And those of a site that is not committed yet: */
 	struct certificates **certificates;
 	struct tls_server **prepared;

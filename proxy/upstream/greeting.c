@@ -99,3 +99,12 @@ enum greeting_progress greeting_run(
 	greeting->in[0] = '\0';
 	return GREETING_GOES_ON;
 }
+
+const char *greeting_why(const struct greeting *greeting)
+{
+	if (strncmp(greeting->in, "HTTP/1.1 400 ", 13) == 0)
+		return "it answers 400, as one whose [fleet] has a certificate";
+	if (strncmp(greeting->in, "HTTP/1.1 403 ", 13) == 0)
+		return "it has another secret";
+	return NULL;
+}

@@ -29,5 +29,7 @@ struct greeting *greeting_begin(struct stream *stream);
 /* Something can be read. */
 enum greeting_progress greeting_run(
 	struct greeting *greeting, struct stream *stream, const struct conf_secret *secret);
+/* Why the other node has not greeted; NULL: no more is known than that. */
+const char *greeting_why(const struct greeting *greeting);
 
 #endif

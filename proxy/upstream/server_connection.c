@@ -7,6 +7,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "net/dial.h"
+#include "net/tls_client.h"
 #include "upstream/greeting.h"
 #include "upstream/server_inside.h"
 #include "upstream/server_pool.h"
@@ -140,15 +141,32 @@ void server_connection_close(struct server_connection *connection)
 	}
 }
 
-/* Another node: it has to have the secret, as we do. 0: it has, EINPROGRESS: that is not known yet.
- */
-static int greet(struct server_connection *connection)
+/* The settings of the server's connections, to be compared with those of one. NULL: plain. */
+static const struct tls_client *tls_of(const struct worker *worker, const struct server *server)
+{
+	return server->upstream->is_node ? tls_client_slot_look(&worker->node->links_tls)
+					 : server->tls;
+}
+
+static const char *why_not_greeted(const struct server_connection *connection, int error)
+{
+	const char *why = stream_why(&connection->stream);
+
+	if (!why)
+		why = greeting_why(connection->greeting);
+	return why ? why : strerror(error);
+}
+
+/* Another node: it has to have the secret, as we do. 0: it has, EINPROGRESS: that is not known yet;
+ * else `*why` has a text for the errno value. */
+static int greet(struct server_connection *connection, const char **why)
 {
 	const struct worker *worker = connection->worker;
 
 	if (!connection->greeting) {
 		stream_keep_alive(&connection->stream); /* it may be silent for hours */
 		connection->greeting = greeting_begin(&connection->stream);
+		*why = "no memory";
 		return connection->greeting ? EINPROGRESS : ENOMEM;
 	}
 	switch (greeting_run(connection->greeting, &connection->stream, worker->fleet_secret)) {
@@ -161,7 +179,10 @@ static int greet(struct server_connection *connection)
 	case GREETING_FAILED:
 		break;
 	}
-	return connection->stream.read_ended || connection->stream.failed ? ECONNRESET : EACCES;
+	int error =
+		connection->stream.read_ended || connection->stream.failed ? ECONNRESET : EACCES;
+	*why = why_not_greeted(connection, error);
+	return error;
 }
 
 static bool has_header(const struct server *server)
@@ -219,10 +240,8 @@ static void on_connected(struct server_connection *connection)
 		server_warn_of_expiry(connection->server);
 	if (error == 0 && (error = write_first(connection)) != 0)
 		why = strerror(error);
-	if (error == 0 && connection->server->upstream->is_node) {
-		error = greet(connection);
-		why = strerror(error);
-	}
+	if (error == 0 && connection->server->upstream->is_node)
+		error = greet(connection, &why);
 	if (error == EINPROGRESS)
 		return;
 	if (error == 0) {
@@ -425,14 +444,20 @@ static struct server_connection *opened(
 static int begin_connect(struct server_connection *connection, const struct server_address *address)
 {
 	struct worker *worker = connection->worker;
+	bool is_node = connection->server->upstream->is_node;
+	struct tls_client *tls =
+		is_node ? tls_client_slot_take(&worker->node->links_tls) : connection->server->tls;
 	const struct stream_calls *stream_calls =
 		connection->has_places ? connection->calls->many->stream_calls : &calls;
 	int error;
 
 	do {
-		error = dial(&connection->stream, &worker->streams, connection->server->tls,
+		error = dial(&connection->stream, &worker->streams, tls,
 			(const struct sockaddr *)&address->socket, address->len, stream_calls);
 	} while (lacks_descriptor(error) && connection->events->make_room(worker));
+	connection->tls = tls;
+	if (is_node)
+		tls_client_release(tls);
 	return error;
 }
 
@@ -700,12 +725,13 @@ struct server_connection *server_connection_get(struct worker *worker, struct se
 		case POOL_IDLE:
 			if (!pooled.idle->has_places && !stream_is_stale(&pooled.idle->stream) &&
 				server_connection_is_current(pooled.idle) &&
-				pooled.idle->tls == server->tls)
+				pooled.idle->tls == tls_of(worker, server))
 				return resume(pooled.idle, server, user);
 			drop(pooled.idle);
 			break;
 		case POOL_TAKEN:
-			if (!passed_connection_is_of(&pooled.taken, server)) {
+			if (!passed_connection_is_of(&pooled.taken, server) ||
+				pooled.taken.tls != tls_of(worker, server)) {
 				stream_export_close(&pooled.taken.stream);
 				pool_forget(server->state);
 				break;

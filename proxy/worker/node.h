@@ -12,6 +12,7 @@
 #include "base/log_pace.h"
 #include "loop/loop.h"
 #include "loop/message.h"
+#include "net/tls_client.h"
 #include "spool/store.h"
 
 struct authority;
@@ -77,8 +78,9 @@ struct node {
 	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
 	struct failure_note failures;
 	struct node_hops hops;
-	struct log_pace http2_floods; /* connections that are closed for one */
-	struct log_pace tls_on_plain; /* connections that begin with TLS where none is spoken */
+	struct tls_client_slot links_tls; /* of connections to other nodes; empty: plain */
+	struct log_pace http2_floods;     /* connections that are closed for one */
+	struct log_pace tls_on_plain;     /* connections that begin with TLS where none is spoken */
 	struct node_spare spare;
 	struct node_sends sends;
 	struct node_unfinished unfinished;

@@ -280,7 +280,7 @@ def secret(t):
     fleet.nodes[0].reload(fleet.nodes[0].sections)
     until(lambda: "reloaded" in fleet.nodes[0].log(), "node 0 has it")
     waiting = order(fleet, 1, "/waits")
-    until(lambda: "Permission denied" in fleet.nodes[1].log(), "it says so")
+    until(lambda: "it has another secret" in fleet.nodes[1].log(), "it says so")
     with open(fleet.nodes[1].secret_file, "w", encoding="ascii") as out:
         out.write("the next one")
     fleet.nodes[1].reload(fleet.nodes[1].sections)

@@ -14,10 +14,10 @@ def route_of(more):
 
 
 class Fleet:
-    """Nodes, each with an address for the others."""
+    """Nodes, each with an address for the others; `links(i)` are more lines of [fleet] for one."""
 
     def __init__(self, t, count=3, route="", lease="10s", workers=2, origin=None, secrets=None, more="",
-                 settings="", upstream=""):
+                 settings="", upstream="", links=lambda i: ""):
         self.t = t
         self.redis = Redis(t)
         self.origin = origin or t.origin()
@@ -28,7 +28,7 @@ class Fleet:
                 out.write((secrets or {}).get(i, SECRET))
             port = Port()
             fleet = (f"[fleet]\nstore = {self.redis.url}\nnode = node{i}\n{PATIENT}"
-                     f"bind = 127.0.0.1:{port.number}\nsecret = file:{secret}\nlease = {lease}\n"
+                     f"bind = 127.0.0.1:{port.number}\nsecret = file:{secret}\nlease = {lease}\n{links(i)}"
                      f"[admin]\nbind = unix:{t.path(f'admin{i}')}\n")
             node = t.sluice(fleet + more + to(self.origin, upstream=upstream, route=route_of(route)), workers=workers,
                             settings=f"pid_file = {t.path(f'pid{i}')}\n{settings}")

@@ -407,6 +407,39 @@ static void binds_twice(void **state)
 	conf_errors_free(&errors);
 }
 
+static void tls_between_nodes(void **state)
+{
+	(void)state;
+#ifdef HAVE_REDIS
+	static const char begin[] = "[fleet]\nstore = redis://h\n";
+	static const char linked[] = "bind = 127.0.0.1:9\nsecret = ${TEST_SECRET}\n";
+	setenv("TEST_SECRET", "0123456789abcdef", 1);
+	bad_text(14,
+		"certificate: nodes verify each other's; expected ca = FILE with the authorities "
+		"that sign them",
+		TEXT_BASE "%s%scertificate = /a.pem\n", begin, linked);
+	bad_text(14, "ca: has no effect without certificate = FILE; expected that as well",
+		TEXT_BASE "%s%sca = /a.pem\n", begin, linked);
+	bad_text(14,
+		"certificate_key: has no effect without certificate = FILE; expected that as well",
+		TEXT_BASE "%s%scertificate_key = /a.pem\n", begin, linked);
+	bad_text(12,
+		"certificate: has no effect without bind = ADDRESS:PORT; expected that as well",
+		TEXT_BASE "%scertificate = /a.pem\nca = /a.pem%s\n", begin, "");
+	const struct conf *conf = parse_good(
+		TEXT_BASE "[fleet]\nstore = redis://h\nbind = 127.0.0.1:9\n"
+			  "secret = ${TEST_SECRET}\ncertificate = /a.pem\nca = /b.pem\n");
+	const struct conf_listener *own = &conf->listeners[conf->listener_count - 1];
+	assert_true(own->is_internal);
+	assert_string_equal(own->tls.certificates.items[0], "/a.pem");
+	assert_string_equal(own->tls.certificate_keys.items[0], "/a.pem");
+	assert_string_equal(own->tls.client_ca, "/b.pem");
+	assert_int_equal(own->tls.verify, CONF_VERIFY_REQUIRED);
+	assert_int_equal(own->tls.versions, CONF_TLS_1_3);
+	conf_release(conf);
+#endif
+}
+
 static void shared_health_checks(void **state)
 {
 	(void)state;
@@ -445,6 +478,7 @@ UNIT_SUITE(test_check)
 		cmocka_unit_test(proxies),
 		cmocka_unit_test(admin),
 		cmocka_unit_test(plans),
+		cmocka_unit_test(tls_between_nodes),
 		cmocka_unit_test(shared_health_checks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,12 +18,13 @@ struct sample {
 	const char *needs;     /* lines that the key can't be without */
 };
 
-#define S SECTION_SLUICE
-#define L SECTION_LISTENER
-#define U SECTION_UPSTREAM
-#define R SECTION_ROUTE
-#define F SECTION_FLEET
-#define M SECTION_SEMAPHORE
+#define S      SECTION_SLUICE
+#define L      SECTION_LISTENER
+#define U      SECTION_UPSTREAM
+#define R      SECTION_ROUTE
+#define F      SECTION_FLEET
+#define M      SECTION_SEMAPHORE
+#define LINKED "bind = 127.0.0.1:7946\nsecret = file:/a\n"
 
 #define MESSAGES "websocket = messages"
 
@@ -148,6 +149,10 @@ static const struct sample samples[] = {
 	{F, "sentinel_password", "file:/a", "file:/b", NULL, "sentinel = one"},
 	{F, "bind", "127.0.0.1:7946", "127.0.0.1:7947", NULL, "secret = file:/a"},
 	{F, "secret", "file:/a", "file:/b", NULL, "bind = 127.0.0.1:7946"},
+	{F, "certificate", "/a.pem", "/b.pem", NULL, LINKED "ca = /a.pem"},
+	{F, "certificate_key", NULL, "/a.key", NULL, LINKED "ca = /a.pem\ncertificate = /a.pem"},
+	{F, "ca", "/a.pem", "/b.pem", NULL, LINKED "certificate = /a.pem"},
+	{F, "crl", NULL, "/a.pem", NULL, LINKED "ca = /a.pem\ncertificate = /a.pem"},
 	{M, "broker", "amqp://127.0.0.1", "amqp://127.0.0.1/a", "amqp://127.0.0.1:5672/%2F", NULL},
 	{M, "broker", "amqp://127.0.0.1", "amqp://127.0.0.2", NULL, NULL},
 	{M, "broker", "amqp://a:p@127.0.0.1", "amqp://b:p@127.0.0.1", NULL, NULL},

@@ -235,6 +235,55 @@ static void a_session_is_resumed_by_its_client_alone(void **state)
 	end(f);
 }
 
+static void a_slot_holds_what_is_in_use(void **state)
+{
+	struct fixture *f = begin("api.test");
+	struct tls_client_slot slot = {.client = NULL};
+	struct tls_client *first = make(f, NULL), *second = make(f, NULL);
+
+	(void)state;
+	assert_null(tls_client_slot_take(&slot));
+	tls_client_slot_set(&slot, first);
+	assert_ptr_equal(tls_client_slot_look(&slot), first);
+	struct tls_client *taken = tls_client_slot_take(&slot);
+	tls_client_slot_set(&slot, second);
+	assert_ptr_equal(tls_client_slot_look(&slot), second);
+	assert_ptr_equal(taken, first); /* and it lives on */
+	assert_int_equal(shake(f, taken), FULL);
+	tls_client_release(taken);
+	tls_client_slot_set(&slot, NULL);
+	assert_null(tls_client_slot_look(&slot));
+	end(f);
+}
+
+/* Nor does it send tickets that nobody resumes. */
+static void a_server_without_tickets_resumes_nothing(void **state)
+{
+	static const char *const http[] = {"http/1.1", NULL};
+	struct fixture *f = begin("api.test");
+	struct tls_pair pair = {f->path, f->path, NULL};
+	struct tls_settings settings = {.name = "l",
+		.pairs = &pair,
+		.pair_count = 1,
+		.client_ca = f->path,
+		.asks_client = true,
+		.requires_client = true,
+		.tls13 = true,
+		.protocols = http};
+
+	(void)state;
+	tls_server_release(f->server);
+	f->server = tls_server_new(&settings, f->why, sizeof(f->why));
+	assert_non_null(f->server);
+	f->settings.certificate = f->settings.key = f->path;
+	f->settings.name = NULL; /* any that the authority has signed */
+	struct tls_client *client = make(f, NULL);
+	assert_int_equal(shake(f, client), FULL);
+	assert_int_equal(shake(f, client), FULL);
+	tls_client_release(client);
+	end(f);
+}
+
 static void expiry_is_warned_of_once_a_day(void **state)
 {
 	struct fixture *f = begin("api.test");
@@ -279,6 +328,8 @@ UNIT_SUITE(test_tls_client)
 		cmocka_unit_test(the_authority_has_to_match),
 		cmocka_unit_test(only_what_is_the_same_is_kept),
 		cmocka_unit_test(a_session_is_resumed_by_its_client_alone),
+		cmocka_unit_test(a_slot_holds_what_is_in_use),
+		cmocka_unit_test(a_server_without_tickets_resumes_nothing),
 		cmocka_unit_test(expiry_is_warned_of_once_a_day),
 		cmocka_unit_test(faults_of_files_are_named),
 	};

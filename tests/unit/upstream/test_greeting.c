@@ -126,6 +126,27 @@ static void begin_proven(struct world *w)
 	sent(w);
 }
 
+/* ---- the reason ------------------------------------------------------------------------------ */
+
+static void the_reason(void **state)
+{
+	static const struct {
+		const char *status, *why;
+	} rows[] = {{"400 Bad Request", "it answers 400, as one whose [fleet] has a certificate"},
+		{"403 Forbidden", "it has another secret"}, {"404 Not Found", NULL}};
+	struct world w;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		begin(&w);
+		assert_null(greeting_why(w.greeting));
+		assert_int_equal(hear(&w, answer(rows[i].status, "")), GREETING_FAILED);
+		const char *why = greeting_why(w.greeting);
+		assert_true(rows[i].why ? why && strcmp(why, rows[i].why) == 0 : !why);
+		end(&w);
+	}
+}
+
 /* ---- both have it ---------------------------------------------------------------------------- */
 
 static void both_have_it(void **state)
@@ -250,6 +271,7 @@ static void random_answers(void **state)
 UNIT_SUITE(test_greeting)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_reason),
 		cmocka_unit_test(both_have_it),
 		cmocka_unit_test(one_that_is_no_node_gets_no_proof),
 		cmocka_unit_test(one_without_the_secret_gets_no_request),
