@@ -260,16 +260,23 @@ class Port:
         self.socket.close()
 
 
-def until(claim, what, pause=0.002, seconds=DEADLINE_SECONDS):
-    """Waits for what only the kernel knows (a listener, a file, /proc): looks again and again."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.002, 0.03
+
+
+def until(claim, what, pause=None, seconds=DEADLINE_SECONDS):
+    """Waits for what only the kernel knows (a listener, a file, /proc): looks again and again, each `pause` or, without
+    one, ever less often, since looking takes the processors from what it waits for."""
     end = time.monotonic() + seconds
+    next_pause = SHORTEST_PAUSE if pause is None else pause
     while True:
         result = claim()
         if result:
             return result
         if time.monotonic() > end:
             raise Hung(f"never came: {what}")
-        time.sleep(pause)
+        time.sleep(next_pause)
+        if pause is None:
+            next_pause = min(1.25 * next_pause, LONGEST_PAUSE)
 
 
 def pid_in(path):
