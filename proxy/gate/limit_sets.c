@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,9 +175,25 @@ static size_t outcomes_of(const struct limit_variants *variants)
 }
 
 /* 0, or ENOMEM. */
-static int add_variants(struct limit_set *set, const struct throttle_table *throttles)
+static int add_variants(struct limit_sets *sets, struct limit_set *set,
+	const struct limit_variants *found, const struct throttle_table *throttles)
 {
-	struct limit_variants found = {0}, *variants;
+	struct limit_variants *variants =
+		calloc(1, sizeof(*variants) + outcomes_of(found) * sizeof(*variants->sets));
+
+	if (!variants)
+		return ENOMEM;
+	*variants = *found;
+	for (size_t i = 0; i < outcomes_of(variants); i++)
+		fill_variant(&variants->sets[i], set, variants, i, throttles);
+	variants->next = sets->variants;
+	sets->variants = set->variants = variants;
+	return 0;
+}
+
+static struct limit_variants find_whens(const struct limit_set *set)
+{
+	struct limit_variants found = {0};
 
 	for (unsigned i = 0; i < set->count; i++) {
 		const struct conf_when *when = &set->limits[i]->when;
@@ -185,16 +202,46 @@ static int add_variants(struct limit_set *set, const struct throttle_table *thro
 		assert(found.when_count < WHENS_MOST); /* the configuration was checked */
 		found.whens[found.when_count++] = *when;
 	}
+	return found;
+}
+
+/* By all that variants are made of. For tsearch(3). */
+static int compare_sets(const void *a, const void *b)
+{
+	const struct limit_set *one = a, *other = b;
+	int order = one->count - other->count;
+
+	if (order == 0)
+		order = one->at_turn - other->at_turn;
+	if (order == 0)
+		order = one->first_key - other->first_key;
+	if (order == 0)
+		order = memcmp(one->numbers, other->numbers, one->count * sizeof(*one->numbers));
+	if (order == 0)
+		order = memcmp(one->costs, other->costs, one->count * sizeof(*one->costs));
+	if (order == 0) /* the limits' keys follow from the limits */
+		order = strcmp(one->keys[0]->text, other->keys[0]->text);
+	return order;
+}
+
+/* 0, or ENOMEM. `known` is of tsearch(3), by compare_sets. */
+static int share_variants(struct limit_sets *sets, struct limit_set *set, void **known,
+	const struct throttle_table *throttles)
+{
+	struct limit_variants found = find_whens(set);
+
 	if (found.when_count == 0)
 		return 0;
-	variants = calloc(1, sizeof(*variants) + outcomes_of(&found) * sizeof(*variants->sets));
-	if (!variants)
+	struct limit_set *const *same = tsearch(set, known, compare_sets);
+	if (!same)
 		return ENOMEM;
-	memcpy(variants, &found, sizeof(found));
-	for (size_t i = 0; i < outcomes_of(variants); i++)
-		fill_variant(&variants->sets[i], set, variants, i, throttles);
-	set->variants = variants;
-	return 0;
+	set->variants = (*same)->variants;
+	return set->variants ? 0 : add_variants(sets, set, &found, throttles);
+}
+
+static void forget(void *set)
+{
+	(void)set; /* is not the tree's */
 }
 
 static size_t set_count(const struct limit_sets *sets)
@@ -205,6 +252,7 @@ static size_t set_count(const struct limit_sets *sets)
 int limit_sets_init(
 	struct limit_sets *sets, const struct conf *conf, const struct throttle_table *throttles)
 {
+	void *known = NULL;
 	int error = 0;
 
 	sets->plan_count = conf->plan_count;
@@ -231,7 +279,8 @@ int limit_sets_init(
 	for (size_t i = 0; i < conf->route_count && error == 0; i++)
 		mark_at_turn(sets, &conf->routes[i]);
 	for (size_t i = 0; i < set_count(sets) && error == 0; i++)
-		error = add_variants(&sets->sets[i], throttles);
+		error = share_variants(sets, &sets->sets[i], &known, throttles);
+	tdestroy(known, forget);
 	return error;
 }
 
@@ -261,19 +310,23 @@ bool limit_sets_use(
 {
 	bool good = true;
 
-	for (size_t i = 0; i < set_count(sets) && good; i++) {
-		struct limit_variants *variants = sets->sets[i].variants;
+	for (size_t i = 0; i < set_count(sets) && good; i++)
 		good = use_authority(&sets->sets[i], limit, authority);
-		for (size_t j = 0; variants && j < outcomes_of(variants) && good; j++)
-			good = use_authority(&variants->sets[j], limit, authority);
+	for (struct limit_variants *at = sets->variants; at && good; at = at->next) {
+		for (size_t i = 0; i < outcomes_of(at) && good; i++)
+			good = use_authority(&at->sets[i], limit, authority);
 	}
 	return good;
 }
 
 void limit_sets_free(struct limit_sets *sets)
 {
-	for (size_t i = 0; sets->sets && i < set_count(sets); i++)
-		free(sets->sets[i].variants);
+	struct limit_variants *next;
+
+	for (struct limit_variants *at = sets->variants; at; at = next) {
+		next = at->next;
+		free(at);
+	}
 	free(sets->sets);
 	sets->sets = NULL;
 }

@@ -40,8 +40,10 @@ struct limit_set {
 	const struct conf_key *keys[GATE_LIMITS_MAX + 1]; /* keys[0]: the session's */
 };
 
-/* The sets in place of one whose limits have conditions: by which of these hold. */
+/* The sets in place of one whose limits have conditions: by which of these hold. Sets of other
+ * routes and plans that have the same limits, keys and costs share them. */
 struct limit_variants {
+	struct limit_variants *next; /* of all, to free them */
 	unsigned when_count;
 	struct conf_when whens[WHENS_MOST]; /* the different ones */
 	struct limit_set sets[];            /* by their outcomes: bit i: whens[i] holds */
@@ -55,6 +57,7 @@ struct limit_sets {
 	size_t route_count; /* of requests' */
 	size_t kinds;       /* 1, or all of GATE_KINDS */
 	size_t plan_count;
+	struct limit_variants *variants;
 };
 
 /* 0, or ENOMEM, ENOENT as in gate_new. */

@@ -1,6 +1,7 @@
 /* Matches against requests, and what conditions do to limits, plans, lists and routes. */
 #include "gate/matches.h"
 
+#include "gate/limit_sets.h"
 #include "gate/route.h"
 #include "gate_fixture.h"
 #include "input_of.h"
@@ -268,6 +269,33 @@ static void only_limited_when_it_holds(void **state)
 	end(&f);
 }
 
+/* Hundreds of plans and routes with conditions would take gigabytes otherwise. */
+static void sets_of_the_same_limits_share_their_variants(void **state)
+{
+	struct fixture f = begin("[match a]\nall = header:A\n"
+				 "[limit l]\nrate = 2 per 10s\nwhen = a\n"
+				 "[route first]\nupstream = u\npath = /1\nlimits = l\n"
+				 "[route same]\nupstream = u\npath = /2\nlimits = l\n"
+				 "[route dear]\nupstream = u\npath = /3\nlimits = l\ncost = 2\n"
+				 "[route keyed]\nupstream = u\npath = /4\nlimits = l\n"
+				 "session = header:S\n");
+	struct limit_sets sets = {0};
+	const struct limit_variants *of[4];
+
+	(void)state;
+	assert_int_equal(limit_sets_init(&sets, f.conf, f.table), 0);
+	for (unsigned i = 0; i < 4; i++)
+		of[i] = limit_sets_get(&sets, GATE_REQUEST, i, sets.plan_count)->variants;
+	assert_non_null(of[0]);
+	assert_ptr_equal(of[1], of[0]);
+	assert_ptr_not_equal(of[2], of[0]);
+	assert_int_equal(of[2]->sets[1].costs[0], 2);
+	assert_ptr_not_equal(of[3], of[0]);
+	assert_string_equal(of[3]->sets[1].keys[0]->text, "header:S");
+	limit_sets_free(&sets);
+	end(&f);
+}
+
 static void plans_by_condition(void **state)
 {
 	struct fixture f = begin("[match a]\nall = header:A\n[match b]\nall = header:B\n"
@@ -348,6 +376,7 @@ UNIT_SUITE(test_matches)
 		cmocka_unit_test(each_reading_of_a_path_must_agree),
 		cmocka_unit_test(limits_apply_by_their_conditions),
 		cmocka_unit_test(only_limited_when_it_holds),
+		cmocka_unit_test(sets_of_the_same_limits_share_their_variants),
 		cmocka_unit_test(plans_by_condition),
 		cmocka_unit_test(lists_by_condition),
 		cmocka_unit_test(routes_by_condition),
