@@ -29,7 +29,13 @@
 #define H2_TURN_INTERIMS 64
 
 struct h2_connection;
+struct h2_place;
 struct h2_server;
+
+/* Places with an event for their exchanges, by next_ready. */
+struct h2_ready {
+	struct h2_place *first, **last;
+};
 
 /* What a worker's connections have in common. */
 struct h2_worker {
@@ -46,7 +52,8 @@ struct h2_worker {
 	struct h2_server *servers; /* all connections to servers */
 	struct h2_server *unflushed_servers, **last_unflushed_server; /* as above */
 	struct loop_stage server_stage;
-	struct h2_link no_link; /* of places that have lost their connection */
+	struct h2_link no_link; /* of places that have lost their connection, */
+	struct h2_ready lost;   /* and those of them with an event for their exchanges */
 
 	struct h2_stream *spare; /* by `next` */
 	unsigned spare_count;

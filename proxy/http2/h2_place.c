@@ -47,40 +47,52 @@ static nghttp2_session *session_of(const struct h2_place *place)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+static struct h2_ready *list_of(const struct h2_place *place)
+{
+	struct h2_server *server = server_of(place);
+
+	return server ? &server->ready : &h2_part(place->connection.worker)->lost;
+}
+
 void h2_place_run_later(struct h2_place *place)
 {
 	struct h2_server *server = server_of(place);
+	struct h2_ready *list = list_of(place);
 
-	if (!server)
-		return;
 	if (!place->ready) {
 		place->ready = true;
 		place->next_ready = NULL;
-		*server->last_ready = place;
-		server->last_ready = &place->next_ready;
+		*list->last = place;
+		list->last = &place->next_ready;
 	}
-	h2_server_write_later(server);
+	if (server)
+		h2_server_write_later(server);
 }
 
-void h2_place_leave_ready(struct h2_place *place)
+static void leave_ready(struct h2_place *place)
 {
-	struct h2_server *server = server_of(place);
+	struct h2_ready *list = list_of(place);
 	struct h2_place **at;
 
-	if (!place->ready || !server)
+	if (!place->ready)
 		return;
-	for (at = &server->ready; *at != place; at = &(*at)->next_ready)
+	for (at = &list->first; *at != place; at = &(*at)->next_ready)
 		;
 	*at = place->next_ready;
 	if (!*at)
-		server->last_ready = at;
+		list->last = at;
 	place->ready = false;
 }
 
-void h2_place_run(struct h2_place *place)
+void h2_place_run_ready(struct h2_ready *ready)
 {
-	if (place->connection.state == SERVER_CONNECTION_BUSY)
-		place->connection.events->event(place->connection.exchange);
+	struct h2_place *place;
+
+	while ((place = ready->first) != NULL) {
+		leave_ready(place);
+		if (place->connection.state == SERVER_CONNECTION_BUSY)
+			place->connection.events->event(place->connection.exchange);
+	}
 }
 
 static void reset(struct h2_place *place, uint32_t error_code)
@@ -93,7 +105,7 @@ static void reset(struct h2_place *place, uint32_t error_code)
 	h2_server_write_later(server_of(place));
 }
 
-/* The text is kept until its exchange reads it. */
+/* The text is kept until its exchange has read it, and needs it no more. */
 static bool keep_head(struct h2_place *place, struct slice text)
 {
 	struct buffer_pool *blocks = &place->connection.worker->blocks;
@@ -106,6 +118,8 @@ static bool keep_head(struct h2_place *place, struct slice text)
 	if (buffer_room(heads) < text.len &&
 		!buffer_reserve(heads, blocks, 2 * (buffer_used(heads) + text.len)))
 		return false;
+	if (place->head_read > 0)
+		place->response->base = buffer_head(heads); /* an interim one that is held */
 	memcpy(heads->at + heads->end, text.at, text.len);
 	heads->end += (uint32_t)text.len;
 	return true;
@@ -173,6 +187,16 @@ static void end_both(struct h2_place *place)
 	place->source.is_cut = !place->source.came_whole;
 	place->sink.has_failed = !place->sink.has_ended;
 	h2_place_run_later(place);
+}
+
+void h2_place_reset_sent(struct h2_place *place)
+{
+	struct h2_server *server = server_of(place);
+
+	if (!place->is_stopped || place->stopped_at != 0)
+		return;
+	h2_server_ping(server);
+	place->stopped_at = server->pings;
 }
 
 void h2_place_closed(struct h2_place *place, uint32_t error_code)
@@ -324,19 +348,22 @@ static bool write_request(struct server_connection *connection, struct exchange 
 	return true;
 }
 
-/* The server learns that the rest of it never comes, and its answer is of no interest. */
+/* The server learns that the rest of it never comes, and its answer is of no interest. That it has
+ * is shown by a PING, which nghttp2 would send before a reset that still waits. One that it got
+ * nothing of learns nothing. */
 static void stop_request(struct server_connection *connection)
 {
 	struct h2_place *place = h2_place_of(connection);
-	struct h2_server *server = server_of(place);
+	nghttp2_session *session = session_of(place);
+	bool has_begun = session && nghttp2_session_find_stream(session, place->id);
 
-	if (!session_of(place)) {
-		end_both(place);
-		return;
-	}
+	place->is_stopped = has_begun;
 	reset(place, NGHTTP2_CANCEL);
-	h2_server_ping(server);
-	place->stopped_at = server->pings;
+	if (has_begun)
+		return;
+	if (session)
+		nghttp2_session_set_stream_user_data(session, place->id, NULL);
+	end_both(place);
 }
 
 static void spoil_request(struct server_connection *connection)
@@ -353,7 +380,11 @@ static uint64_t bytes_taken(const struct server_connection *connection)
 
 static void expect_head(struct server_connection *connection, struct http_head *response)
 {
-	h2_place_of(connection)->response = response;
+	struct h2_place *place = h2_place_of(connection);
+
+	place->response = response;
+	place->heads.start += place->head_read;
+	place->head_read = 0;
 }
 
 static void fetch(struct server_connection *connection)
@@ -361,18 +392,26 @@ static void fetch(struct server_connection *connection)
 	(void)connection;
 }
 
+static struct slice unread_heads(const struct h2_place *place)
+{
+	const struct buffer *heads = &place->heads;
+
+	return heads->at ? (struct slice){buffer_head(heads) + place->head_read,
+				   buffer_used(heads) - place->head_read}
+			 : SLICE_NONE;
+}
+
 static enum server_head read_head(struct server_connection *connection)
 {
 	struct h2_place *place = h2_place_of(connection);
-	struct buffer *heads = &place->heads;
+	struct slice text = unread_heads(place);
 
 	if (place->lacks_memory)
 		return SERVER_HEAD_NO_MEMORY;
-	if (heads->at && buffer_used(heads) > 0) {
-		struct slice text = {buffer_head(heads), buffer_used(heads)};
+	if (text.len > 0) {
 		if (!http_read_response(place->response, text, &limits))
 			return SERVER_HEAD_BAD;
-		heads->start += place->response->len;
+		place->head_read = place->response->len;
 		return SERVER_HEAD_READ;
 	}
 	if (place->is_bad)
@@ -405,7 +444,7 @@ static bool has_bytes(const struct server_connection *connection)
 {
 	const struct h2_place *place = as_place(connection);
 
-	return (place->heads.at && buffer_used(&place->heads) > 0) || place->source.here > 0;
+	return unread_heads(place).len > 0 || place->source.here > 0;
 }
 
 static struct body_source *open_response(
@@ -449,7 +488,7 @@ static void end(struct server_connection *connection)
 	struct h2_place *place = h2_place_of(connection);
 	struct h2_server *server = server_of(place);
 
-	h2_place_leave_ready(place);
+	leave_ready(place);
 	if (session_of(place)) {
 		reset(place, place->source.came_whole ? NGHTTP2_NO_ERROR : NGHTTP2_CANCEL);
 		nghttp2_session_set_stream_user_data(server->link.session, place->id, NULL);
@@ -476,7 +515,7 @@ void h2_place_lose(struct h2_place *place, const char *why)
 {
 	struct h2_server *server = server_of(place);
 
-	h2_place_leave_ready(place);
+	leave_ready(place);
 	CHAIN_REMOVE(server->places, place, prev, next);
 	place->sink.link = &h2_part(place->connection.worker)->no_link;
 	place->closed = true;

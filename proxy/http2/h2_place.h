@@ -22,11 +22,13 @@ struct h2_place {
 	struct h2_source source;
 	struct h2_sink sink;
 	struct http_head *response;
-	struct buffer heads; /* texts of heads that were not read yet */
+	struct buffer heads; /* texts of heads: the one that was read last, and those behind it */
+	uint32_t head_read;  /* bytes of that one, until another is expected; 0: there is none */
 	uint64_t head_bytes; /* that came, so far */
-	uint64_t stopped_at; /* the PING behind the reset of a request that was stopped; 0: none */
+	uint64_t stopped_at; /* the PING behind the reset of a stopped request; 0: none yet */
 	int32_t id;          /* 0: no request was sent */
-	bool ready;          /* on its connection's list */
+	bool is_stopped;     /* no more of its request is sent: the reset is on its way */
+	bool ready;          /* on its connection's list, or the worker's where that is lost */
 	bool closed;         /* the session knows it no more */
 	bool has_final_head; /* came */
 	bool is_bad;         /* what came is no response */
@@ -49,18 +51,17 @@ void h2_place_lose(struct h2_place *place, const char *why);
 
 /* Its exchange gets an event at the round's end. */
 void h2_place_run_later(struct h2_place *place);
-/* Passes it on now. */
-void h2_place_run(struct h2_place *place);
-/* It is over, or not on that list. */
-void h2_place_leave_ready(struct h2_place *place);
+/* Passes the events on of those that are ready. */
+void h2_place_run_ready(struct h2_ready *ready);
 
 /* Events of its stream: a header block is complete in the connection's head; content; the end; the
- * request's head was composed, with these bytes; the stream is closed, by an error code; the server
- * has read all until this PING. */
+ * request's head was composed, with these bytes; so was its reset; the stream is closed, by an
+ * error code; the server has read all until this PING. */
 void h2_place_head(struct h2_place *place, bool is_end);
 void h2_place_body(struct h2_place *place, const uint8_t *bytes, size_t len);
 void h2_place_ended(struct h2_place *place);
 void h2_place_head_sent(struct h2_place *place, size_t bytes, bool is_end);
+void h2_place_reset_sent(struct h2_place *place);
 void h2_place_closed(struct h2_place *place, uint32_t error_code);
 void h2_place_ponged(struct h2_place *place, uint64_t number);
 /* The server will certainly not process it. */

@@ -195,6 +195,8 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *u
 	(void)user;
 	if (!place)
 		return 0;
+	if (frame->hd.type == NGHTTP2_RST_STREAM)
+		h2_place_reset_sent(place);
 	if (frame->hd.type == NGHTTP2_HEADERS && place->sink.head_due) {
 		h2_place_head_sent(place, frame->hd.length, is_end);
 	} else if (frame->hd.type <= NGHTTP2_HEADERS && is_end) {
@@ -358,7 +360,7 @@ static void begin(struct server_connection *connection, const struct conf_upstre
 
 	s->link.worker = connection->worker;
 	s->link.stream = &connection->stream;
-	s->last_ready = &s->ready;
+	s->ready.last = &s->ready.first;
 	wait_init(&connection->wait, connection->worker->loop.base, on_deadline);
 	take_conf(s, conf);
 	wait_for(&connection->wait, WAIT_CONNECT, 0, now_ms + s->connect_timeout_ms, now_ms);
@@ -579,16 +581,6 @@ static void read_more(struct h2_server *s)
 	}
 }
 
-static void run_places(struct h2_server *s)
-{
-	struct h2_place *place;
-
-	while ((place = s->ready) != NULL && s->link.session) {
-		h2_place_leave_ready(place);
-		h2_place_run(place);
-	}
-}
-
 /* All is done that can be now. */
 static void settle(struct h2_server *s)
 {
@@ -609,7 +601,7 @@ static void run(struct h2_server *s)
 	unsigned rounds = 0;
 
 	do {
-		run_places(s);
+		h2_place_run_ready(&s->ready);
 		if (!s->link.session)
 			return;
 		do {
@@ -617,8 +609,8 @@ static void run(struct h2_server *s)
 			h2_output_write(&s->link);
 		} while (!s->link.block.at && !s->connection.stream.failed &&
 			 h2_link_has_output(&s->link) && ++rounds < ROUNDS_MOST);
-	} while (s->ready && ++rounds < ROUNDS_MOST);
-	if (s->ready || (!s->link.block.at && h2_link_has_output(&s->link)))
+	} while (s->ready.first && ++rounds < ROUNDS_MOST);
+	if (s->ready.first || (!s->link.block.at && h2_link_has_output(&s->link)))
 		stream_yield(&s->connection.stream);
 	settle(s);
 }
@@ -659,8 +651,9 @@ static bool flush_all(struct loop_stage *stage)
 	struct h2_worker *h2 = CONTAINER_OF(stage, struct h2_worker, server_stage);
 	struct h2_server *s;
 
-	if (!h2->unflushed_servers)
+	if (!h2->unflushed_servers && !h2->lost.first)
 		return false;
+	h2_place_run_ready(&h2->lost);
 	while ((s = h2->unflushed_servers) != NULL) {
 		h2->unflushed_servers = s->next_unflushed;
 		if (!h2->unflushed_servers)
@@ -677,6 +670,7 @@ bool h2_servers_make(struct worker *worker)
 	struct h2_worker *h2 = h2_part(worker);
 
 	h2->no_link.worker = worker;
+	h2->lost.last = &h2->lost.first;
 	h2->last_unflushed_server = &h2->unflushed_servers;
 	return make_callbacks(h2);
 }

@@ -27,9 +27,9 @@ struct h2_server {
 	struct h2_server *next_unflushed;
 	bool unflushed; /* on the worker's list */
 
-	struct h2_place *places;              /* all, by prev and next */
-	struct h2_place *ready, **last_ready; /* those with an event for their exchanges */
-	struct h2_head head;                  /* the header block that is open */
+	struct h2_place *places; /* all, by prev and next */
+	struct h2_ready ready;
+	struct h2_head head; /* the header block that is open */
 	struct h2_turn turn;
 	bool is_greeted; /* the server's SETTINGS have come */
 

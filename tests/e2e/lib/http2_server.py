@@ -52,6 +52,7 @@ class Peer:
         self.server, self.socket = server, stream
         self.encoder, self.decoder = hpack.Encoder(), hpack.Decoder()
         self.requests, self.settings, self.goaways, self.pings = {}, {}, [], 0
+        self.kinds, self.acks = [], 0  # of all frames, in their order; PINGs that were acknowledged
         self.window, self.lock, self.ended = {0: 65535}, threading.Lock(), False
 
     def send(self, data):
@@ -103,6 +104,7 @@ class Peer:
 
     def _act(self, kind, flags, stream, payload):
         request = self.requests.get(stream)
+        self.kinds.append(kind)
         if kind == HEADERS:
             while not flags & END_HEADERS:
                 more = self._read(9)
@@ -135,6 +137,8 @@ class Peer:
             self.pings += 1
             if not self.server.mute:
                 self.send_frame(PING, ACK, 0, payload)
+        elif kind == PING:
+            self.acks += 1
         elif kind == GOAWAY:
             self.goaways.append(struct.unpack(">II", payload[:8]))
         elif kind == WINDOW_UPDATE:
