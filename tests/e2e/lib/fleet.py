@@ -101,7 +101,7 @@ class Load:
     thousands of refusals a second find no more, and take the processors from other tests. Records when each request was
     sent and how many answers there were of each status."""
 
-    REFUSED_SECONDS = 0.01
+    REFUSED_SECONDS = 0.025
 
     def __init__(self, t, clients_each, key="one", pace=0, refused_seconds=REFUSED_SECONDS):
         self.key, self.refused_seconds = key, refused_seconds
