@@ -4,6 +4,7 @@
 #include "admin/admin.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include "admin/handle_events.h"
 #include "admin/socket_calls.h"
 #include "admin/tokens.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "conf/conf.h"
 #include "conf/reader.h"
@@ -35,21 +37,44 @@
 #define MAX_VISITORS    192
 #define IDLE_SECONDS    30
 #define MAX_DAEMONS     16
+#define MAX_LEFT        32 /* with connections; beyond it, a new certificate waits */
+#define WHY_BYTES       512
+#define NO_PAIR         "are certificate and key PEM, and a pair?"
 #define PEM_BYTES       (1 << 20)
 #define TLS_PRIORITIES  "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
+/* A certificate in PEM, and its key, which is wiped at the end. */
+struct pem {
+	char *certificate, *key; /* NULL: http */
+	size_t certificate_bytes, key_bytes;
+};
+
+/* A daemon of libmicrohttpd at an address. */
+struct front {
+	struct front *next; /* of those that are left */
+	struct MHD_Daemon *daemon;
+	struct doorman doorman;
+	int socket;    /* a descriptor of its own */
+	bool is_quiet; /* it has left its socket, which another one answers at */
+};
+
+/*
+ *   sockets --> front --new certificate--> front of the same socket
+ *                 `--> left: answers the connections that it has, and ends behind the last
+ */
 struct admin {
 	struct admin_services services;
-	size_t count; /* of the sockets, and of the daemons that are started */
+	size_t count; /* of the sockets, and of the fronts that are started */
 	int sockets[MAX_DAEMONS];
 	const char *unix_paths[MAX_DAEMONS]; /* NULL where it is none */
 	bool is_borrowed[MAX_DAEMONS];       /* the path is still that of the process before */
-	struct MHD_Daemon *daemons[MAX_DAEMONS];
-	struct doorman doormen[MAX_DAEMONS];
-	char *certificate, *key; /* PEM; NULL: http. The key is wiped at the end */
-	size_t key_bytes;
-	bool is_quiet[MAX_DAEMONS]; /* another process has the socket, too, and answers there */
-	const struct conf *conf;    /* a hold */
+	struct front *fronts[MAX_DAEMONS];
+	struct front *left;
+	size_t left_count;
+	struct pem pem;
+	char why[WHY_BYTES];     /* "": the files could be used when they were read last */
+	struct message looked;   /* of the watch of certificates */
+	const struct conf *conf; /* a hold */
 };
 
 /* ---- sockets --------------------------------------------------------------------------------- */
@@ -83,22 +108,35 @@ static bool open_sockets(struct admin *admin, const struct conf *conf, struct ha
 	return true;
 }
 
-/* NULL with a line in the log. */
-static char *read_pem(const struct conf *conf, const char *path, size_t *len)
+static void pem_clear(struct pem *pem)
 {
-	const char *why;
-	char *text = reader_file(path, PEM_BYTES, true, len, &why);
+	free(pem->certificate);
+	if (pem->key)
+		explicit_bzero(pem->key, pem->key_bytes);
+	free(pem->key);
+	*pem = (struct pem){.certificate = NULL};
+}
 
-	if (!text)
-		log_error("%s:%u: [admin] certificate: %s: %s",
-			CONF_PLACE_ARGS(conf, conf->admin.certificate_line), path, why);
-	return text;
+/* False: `why` says why, and names the file. */
+static bool read_pem(const struct conf_admin *conf, struct pem *pem, char why[static WHY_BYTES])
+{
+	const char *path = conf->certificate, *reason;
+
+	pem->certificate = reader_file(path, PEM_BYTES, true, &pem->certificate_bytes, &reason);
+	if (pem->certificate) {
+		path = conf->certificate_key ? conf->certificate_key : path;
+		pem->key = reader_file(path, PEM_BYTES, true, &pem->key_bytes, &reason);
+	}
+	if (pem->key)
+		return true;
+	snprintf(why, WHY_BYTES, "%s: %s", path, reason);
+	pem_clear(pem);
+	return false;
 }
 
 static bool read_certificate(struct admin *admin, const struct conf *conf)
 {
-	const char *key = conf->admin.certificate_key;
-	size_t len;
+	char why[WHY_BYTES];
 
 	if (!conf->admin.certificate)
 		return true;
@@ -107,9 +145,11 @@ static bool read_certificate(struct admin *admin, const struct conf *conf)
 			CONF_PLACE_ARGS(conf, conf->admin.certificate_line));
 		return false;
 	}
-	admin->certificate = read_pem(conf, conf->admin.certificate, &len);
-	admin->key = read_pem(conf, key ? key : conf->admin.certificate, &admin->key_bytes);
-	return admin->certificate && admin->key;
+	if (read_pem(&conf->admin, &admin->pem, why))
+		return true;
+	log_error("%s:%u: [admin] certificate: %s",
+		CONF_PLACE_ARGS(conf, conf->admin.certificate_line), why);
+	return false;
 }
 
 bool admin_open(const struct conf *conf, struct handover *inherited, struct admin **admin_at)
@@ -169,18 +209,18 @@ static void on_message(void *ctx, const char *format, va_list arguments)
 /* A unix socket is of this machine: nobody between its ends reads it. */
 static bool has_tls(const struct admin *admin, size_t i)
 {
-	return admin->certificate && !admin->unix_paths[i];
+	return admin->pem.certificate && admin->conf->admin.binds[i].kind != CONF_ADDRESS_UNIX;
 }
 
-static struct MHD_Daemon *start_daemon(struct admin *admin, size_t i)
+static struct MHD_Daemon *start_daemon(
+	struct admin *admin, struct front *front, bool is_https, const struct pem *pem)
 {
-	struct doorman *doorman = &admin->doormen[i];
-	struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, admin->certificate},
-		{MHD_OPTION_HTTPS_MEM_KEY, 0, admin->key},
+	struct doorman *doorman = &front->doorman;
+	struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, pem->certificate},
+		{MHD_OPTION_HTTPS_MEM_KEY, 0, pem->key},
 		{MHD_OPTION_HTTPS_PRIORITIES, 0, (char[]){TLS_PRIORITIES}},
 		{MHD_OPTION_END, 0, NULL}};
 	struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
-	bool is_https = has_tls(admin, i);
 
 	doorman->most = MAX_VISITORS;
 	/* ITC: admin_hand_over needs it. With epoll, the library does not rest as long as a
@@ -189,12 +229,124 @@ static struct MHD_Daemon *start_daemon(struct admin *admin, size_t i)
 					(is_https ? MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_TLS
 						  : MHD_USE_AUTO_INTERNAL_THREAD),
 		0, NULL, NULL, admin_on_request, &admin->services, MHD_OPTION_EXTERNAL_LOGGER,
-		on_message, NULL, MHD_OPTION_LISTEN_SOCKET, admin->sockets[i],
+		on_message, NULL, MHD_OPTION_LISTEN_SOCKET, front->socket,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, doorman, MHD_OPTION_NOTIFY_COMPLETED,
 		admin_on_completed, doorman, MHD_OPTION_UNESCAPE_CALLBACK, admin_unescape, NULL,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_LIMIT,
 		(unsigned)MAX_CONNECTIONS, MHD_OPTION_ARRAY, is_https ? tls : plain,
 		MHD_OPTION_END);
+}
+
+/* At the socket of that number, by a descriptor of its own: the library closes it when it ends, and
+ * when it does not start. NULL: it does not, or there is no memory or descriptor. */
+static struct front *front_new(struct admin *admin, size_t i, const struct pem *pem)
+{
+	struct front *front = calloc(1, sizeof(*front));
+
+	if (!front)
+		return NULL;
+	front->socket = fcntl(admin->sockets[i], F_DUPFD_CLOEXEC, 0);
+	if (front->socket >= 0)
+		front->daemon = start_daemon(admin, front, has_tls(admin, i), pem);
+	if (front->daemon)
+		return front;
+	free(front);
+	return NULL;
+}
+
+/* False: it can't leave its socket. */
+static bool front_leave(struct front *front)
+{
+	front->is_quiet = MHD_quiesce_daemon(front->daemon) != MHD_INVALID_SOCKET;
+	return front->is_quiet;
+}
+
+static void front_free(struct front *front)
+{
+	MHD_stop_daemon(front->daemon); /* closes the socket, too, but one that it has left */
+	if (front->is_quiet)
+		close(front->socket);
+	free(front);
+}
+
+/* ---- new certificates ------------------------------------------------------------------------ */
+
+/* Ends those without connections. */
+static void sweep_left(struct admin *admin)
+{
+	struct front **at = &admin->left, *front;
+
+	while ((front = *at) != NULL) {
+		const union MHD_DaemonInfo *info =
+			MHD_get_daemon_info(front->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+		if (!info || info->num_connections > 0) {
+			at = &front->next;
+			continue;
+		}
+		*at = front->next;
+		admin->left_count--;
+		front_free(front);
+	}
+}
+
+static bool is_same(const struct pem *a, const struct pem *b)
+{
+	return a->certificate_bytes == b->certificate_bytes && a->key_bytes == b->key_bytes &&
+	       memcmp(a->certificate, b->certificate, a->certificate_bytes) == 0 &&
+	       memcmp(a->key, b->key, a->key_bytes) == 0;
+}
+
+/* New connections get the certificate. False: it can't be used. */
+static bool use(struct admin *admin, const struct pem *pem)
+{
+	for (size_t i = 0; i < admin->count; i++) {
+		if (!has_tls(admin, i) || admin->fronts[i]->is_quiet)
+			continue;
+		struct front *front = front_new(admin, i, pem), *old = admin->fronts[i];
+		if (!front)
+			return false;
+		admin->fronts[i] = front;
+		front_leave(old);
+		old->next = admin->left;
+		admin->left = old;
+		admin->left_count++;
+	}
+	return true;
+}
+
+static void report_unusable(struct admin *admin, const char *why)
+{
+	if (strcmp(admin->why, why) == 0)
+		return;
+	snprintf(admin->why, WHY_BYTES, "%s", why);
+	log_error("%s:%u: [admin] certificate: %s; it keeps the certificate that it had before",
+		CONF_PLACE_ARGS(admin->conf, admin->conf->admin.certificate_line), why);
+}
+
+/* Of the main thread, when files of certificates may have changed. */
+static void on_looked(struct message *message)
+{
+	struct admin *admin = CONTAINER_OF(message, struct admin, looked);
+	struct pem pem = {.certificate = NULL};
+	char why[WHY_BYTES];
+
+	sweep_left(admin);
+	if (!admin->pem.certificate || admin->left_count + admin->count > MAX_LEFT)
+		return;
+	if (!read_pem(&admin->conf->admin, &pem, why)) {
+		report_unusable(admin, why);
+	} else if (is_same(&pem, &admin->pem)) {
+		admin->why[0] = '\0';
+	} else if (use(admin, &pem)) {
+		struct pem old = admin->pem;
+		admin->pem = pem;
+		pem = old;
+		admin->why[0] = '\0';
+		log_info("[admin]: its certificate has changed and is in use");
+	} else {
+		report_unusable(admin, NO_PAIR);
+	}
+	pem_clear(&pem);
 }
 
 /* Without WebSockets nothing is asked of them. */
@@ -236,12 +388,11 @@ bool admin_start(struct admin *admin, struct daemon *daemon)
 		    admin->services.pending && begin_socket_calls(admin) &&
 		    begin_fleet_calls(admin);
 	for (size_t i = 0; good && i < admin->count; i++) {
-		admin->daemons[i] = start_daemon(admin, i);
-		if (!admin->daemons[i]) {
+		admin->fronts[i] = front_new(admin, i, &admin->pem);
+		if (!admin->fronts[i]) {
 			log_error("[admin] bind = %s: the server can't start%s",
 				admin->conf->admin.binds[i].text,
-				has_tls(admin, i) ? "; are certificate and key PEM, and a pair?"
-						  : "");
+				has_tls(admin, i) ? "; " NO_PAIR : "");
 			return false;
 		}
 		log_info("admin: listening on %s%s%s", admin->conf->admin.binds[i].text,
@@ -252,6 +403,8 @@ bool admin_start(struct admin *admin, struct daemon *daemon)
 		log_error("[admin]: no memory");
 	for (size_t i = 0; good && i < admin->count; i++)
 		admin->is_borrowed[i] = false;
+	admin->looked.run = on_looked;
+	daemon->watch.looked = &admin->looked;
 	return good;
 }
 
@@ -271,8 +424,7 @@ void admin_hand_over(struct admin *admin, const char *address)
 		if (strcmp(admin->conf->admin.binds[i].text, address) != 0)
 			continue;
 		admin->unix_paths[i] = NULL; /* its file is the new process's */
-		admin->is_quiet[i] = MHD_quiesce_daemon(admin->daemons[i]) != MHD_INVALID_SOCKET;
-		if (!admin->is_quiet[i])
+		if (!front_leave(admin->fronts[i]))
 			log_error("[admin] bind = %s: the server can't leave its socket", address);
 		events_close(admin->services.events); /* who listens on finds the new process */
 	}
@@ -290,13 +442,19 @@ void admin_close(struct admin *admin)
 		background_close(admin->services.background);
 	if (admin->services.pending)
 		pending_close(admin->services.pending);
+	if (admin->services.daemon)
+		admin->services.daemon->watch.looked = NULL;
 	for (size_t i = 0; i < admin->count; i++) {
-		if (admin->daemons[i])
-			MHD_stop_daemon(admin->daemons[i]);   /* closes the socket, too, */
-		if (!admin->daemons[i] || admin->is_quiet[i]) /* but one that it has left */
-			close(admin->sockets[i]);
+		if (admin->fronts[i])
+			front_free(admin->fronts[i]);
+		close(admin->sockets[i]);
 		if (admin->unix_paths[i] && !admin->is_borrowed[i])
 			unlink(admin->unix_paths[i]);
+	}
+	while (admin->left) {
+		struct front *front = admin->left;
+		admin->left = front->next;
+		front_free(front);
 	}
 	asker_free(admin->services.asker);
 	events_free(admin->services.events);
@@ -309,10 +467,7 @@ void admin_close(struct admin *admin)
 #endif
 	pending_free(admin->services.pending);
 	admin_tokens_free(admin->services.tokens);
-	free(admin->certificate);
-	if (admin->key)
-		explicit_bzero(admin->key, admin->key_bytes);
-	free(admin->key);
+	pem_clear(&admin->pem);
 	conf_release(admin->conf);
 	free(admin);
 }

@@ -169,8 +169,7 @@ const struct option options_admin[] = {
 			"addresses are loopback or unix sockets."},
 	{"certificate", &type_path, AT_START, AT(admin.certificate),
 		.help = "PEM file of a certificate with its chain behind it: all addresses but unix "
-			"sockets speak https then. It is read at the start, an upgrade's (SIGUSR2) "
-			"included."},
+			"sockets speak https then. It is read again when it changes, and by a reload."},
 	{"certificate_key", &type_path, AT_START, AT(admin.certificate_key),
 		NEEDS("certificate", "FILE"),
 		.help = "PEM file of the certificate's private key, unless it is in the certificate's "

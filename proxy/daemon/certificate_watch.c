@@ -113,14 +113,20 @@ static void watch_files(struct daemon *daemon)
 	struct certificate_watch *watch = &daemon->watch;
 	const struct conf *conf = daemon->site->conf;
 
+	const struct conf_admin *admin = &daemon->begun_with->admin;
+	bool has_any = admin->certificate != NULL;
+
 	end_watches(watch);
-	for (size_t i = 0; i < conf->listener_count; i++) {
-		const struct conf_listener *listener = &conf->listeners[i];
-		if (listener->tls.certificates.count > 0 && watch->inotify < 0)
-			watch->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-		if (watch->inotify >= 0)
-			certificates_each_file(listener, watch_file, &watch->inotify);
-	}
+	for (size_t i = 0; i < conf->listener_count; i++)
+		has_any |= conf->listeners[i].tls.certificates.count > 0;
+	if (has_any)
+		watch->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	for (size_t i = 0; watch->inotify >= 0 && i < conf->listener_count; i++)
+		certificates_each_file(&conf->listeners[i], watch_file, &watch->inotify);
+	if (watch->inotify >= 0 && admin->certificate)
+		watch_file(&watch->inotify, admin->certificate);
+	if (watch->inotify >= 0 && admin->certificate_key)
+		watch_file(&watch->inotify, admin->certificate_key);
 	if (watch->inotify < 0)
 		return;
 	watch->changed = event_new(
@@ -139,6 +145,8 @@ void certificate_watch_look(struct daemon *daemon)
 		return;      /* it has read them, and they are not in use yet */
 	watch_files(daemon); /* first: what changes while they are read is seen */
 	servers_tls_look_at_links(daemon->site, &daemon->node.links_tls);
+	if (daemon->watch.looked)
+		daemon->watch.looked->run(daemon->watch.looked);
 	certificates_look(daemon->site, &daemon->tls, clock_wall_ns() / CLOCK_NS_PER_S);
 }
 

@@ -15,11 +15,14 @@
 #include <stdbool.h>
 
 struct daemon;
+struct message;
 
 struct certificate_watch {
 	int inotify; /* -1: none */
 	struct event *changed, *timer;
 	bool is_soon; /* the timer is set to SOON_MS */
+	/* Run after each look, for those that have certificates of their own; NULL: none. */
+	struct message *looked;
 };
 
 /* Also makes daemon->tls, with the keys of tickets of the process before. False without memory.

@@ -10,8 +10,9 @@ from lib import process
 from lib.peers import curl
 from lib.process import Port, Process, BINARY, until
 from lib.sluice import to
+from lib.successor import Successor
 from lib.tap import equal, group, main, test, true
-from lib.tls import context, make_certificate
+from lib.tls import context, exchange, make_certificate
 
 
 def with_https(t, certificate, more="", **options):
@@ -20,6 +21,7 @@ def with_https(t, certificate, more="", **options):
     t.defer(port.release)
     token = t.file("admin.token", "secret-token-of-the-operator\n")
     os.chmod(token, 0o600)
+    options.setdefault("settings", f"pid_file = {t.path('pid')}\n")
     sluice = t.sluice(to(t.origin()), f"[admin]\nbind = 127.0.0.1:{port.number}\ntoken = file:{token}\n"
                       f"certificate = {certificate}\n{more}", **options)
     sluice.process.wait_output("sluice is ready")
@@ -151,6 +153,92 @@ def impostor(t):
         equal(status, 3, output)
     true(fake.asked.is_set(), "it was asked")
     equal(fake.seen, b"", "what it got")
+
+
+def presented(address, name="admin.test"):
+    """The certificate that a new connection gets."""
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=30) as plain:
+        with context().wrap_socket(plain, server_hostname=name) as stream:
+            return stream.getpeercert(True)
+
+
+def der_of(path):
+    with open(path, encoding="ascii") as file:
+        return ssl.PEM_cert_to_DER_cert(file.read().split("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----\n")
+
+
+def replace(path, text):
+    with open(path + ".tmp", "w", encoding="ascii") as out:
+        out.write(text)
+    os.rename(path + ".tmp", path)
+
+
+def text_of(path):
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+@test("a certificate that changes is read again, by the watch and by a reload; a broken one leaves the old one in use",
+      workers=[1])
+def renewed(t):
+    first, second, third = (make_certificate(t, f"{n}.pem", ["admin.test", "IP:127.0.0.1"]) for n in ("a", "b", "c"))
+    used = t.path("used.pem")
+    replace(used, text_of(first))
+    sluice, address = with_https(t, used)
+    plain = socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1])), timeout=30)
+    t.defer(plain.close)
+    held = context(first).wrap_socket(plain, server_hostname="admin.test")
+    t.defer(held.close)
+    replace(used, text_of(second))
+
+    def is_second():
+        """Whether it is; the connection from before continues, and is not idle."""
+        equal(exchange(held, "/healthz", "localhost").status, 200, "its answer")
+        return presented(address) == der_of(second)
+    until(is_second, "the second, by the watch")
+    true(is_second(), "behind the change, too")
+    equal(run("limits", "-c", sluice.ini_path, "--json")[0], 0, "commands, by the new one")
+    replace(used, "nonsense\n")
+    until(lambda: "it keeps the certificate that it had before" in sluice.log(), "the line")
+    equal(presented(address), der_of(second), "the second still")
+    sluice.reload(None)
+    until(lambda: "reloaded" in sluice.log(), "a reload")
+    equal(presented(address), der_of(second), "the second still")
+    os.unlink(used)
+    until(lambda: f"{used}: No such file" in sluice.log(), "the other line")
+    replace(used, text_of(third))
+    sluice.reload(None)
+    until(lambda: presented(address) == der_of(third), "the third")
+    equal(sluice.log().count("[admin]: its certificate has changed and is in use"), 2, "lines")
+    successor = Successor(t, sluice, t.path("pid"))
+    until(lambda: "has taken over" in sluice.log(), "an upgrade hands over the socket that the last one has")
+    equal(presented(address), der_of(third), "by the new process")
+    replace(used, text_of(first))
+    until(lambda: presented(address) == der_of(first), "and it reads it again, too")
+    held.close()
+    equal(successor.end_both(), 0, "both have ended well")
+
+
+@test("many changes leave no connection, thread or descriptor behind", workers=[1])
+def many_renewals(t):
+    files = [make_certificate(t, f"{n}.pem", ["admin.test"]) for n in ("a", "b")]
+    used = t.path("used.pem")
+    replace(used, text_of(files[0]))
+    sluice, address = with_https(t, used)
+
+    def count(what):
+        return len(os.listdir(f"/proc/{sluice.pid}/{what}"))
+    equal(presented(address), der_of(files[0]), "the first")
+    before = {what: count(what) for what in ("task", "fd")}
+    for number in range(1, 9):
+        replace(used, text_of(files[number % 2]))
+        until(lambda: presented(address) == der_of(files[number % 2]), "the next")
+
+    def has_ended():
+        sluice.reload(None)
+        return count("task") <= before["task"] and count("fd") <= before["fd"]
+    until(has_ended, "what was left has ended")
 
 
 @test("a certificate that can't be used keeps sluice from starting", workers=[1])
