@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "net/tls_stream.h"
+
 struct fixture *fixture_begin(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
@@ -23,6 +25,7 @@ struct fixture *fixture_begin(void **state)
 void fixture_end(struct fixture *f)
 {
 	ends_close(&f->ends);
+	tls_end_leaving(&f->other_streams); /* the stream may have moved there */
 	buffer_release(&f->buffer, &f->pool);
 	buffer_pool_clear(&f->pool);
 	loop_end(&f->turn);

@@ -119,14 +119,16 @@ static void whose_fault_it_is(void **state)
 /* Of several addresses one that fails leaves others to try. */
 static void another_address_may_do(void **state)
 {
+	static const struct stage_conf named = {.upstream = "server = api.example:2"};
 	struct server_address two[2];
 	struct linked l;
 	const char *why;
 	enum connect_fault fault;
 
 	(void)state;
-	linked_begin(&l, &plain);
+	linked_begin(&l, &named);
 	assert_true(server_addresses_get(&l.server->state->addresses, 0, &two[0]));
+	l.server++; /* only a name has several */
 	two[1] = two[0];
 	((struct sockaddr_in *)&two[1].socket)->sin_port = htons(3);
 	server_addresses_set(&l.server->state->addresses, two, 2);
