@@ -395,19 +395,19 @@ struct share shares_read(
 {
 	const struct share_cell *cell = shares_cell(shares, number);
 	struct share share = {.kind = SHARE_NONE};
-	uint64_t word, again;
+	uint32_t changes;
+	uint64_t word;
 
 	if (!cell)
 		return share;
 	/* The time first: a later one belongs to the same or a newer number of units, which is
 	 * stored before it (acquire, with the release in shares_set). */
 	share.until_ns = atomic_load_explicit(&cell->until_ns, memory_order_acquire);
-	again = atomic_load_explicit(&cell->word, memory_order_acquire);
-	do { /* the quota is that of the units: these are read again after it */
-		word = again;
+	do { /* the units and the quota of one moment; acquire: pairs with store() */
+		changes = atomic_load_explicit(&cell->changes, memory_order_acquire);
+		word = atomic_load_explicit(&cell->word, memory_order_acquire);
 		share.quota = atomic_load_explicit(&cell->quota, memory_order_acquire);
-		again = atomic_load_explicit(&cell->word, memory_order_acquire);
-	} while (again != word);
+	} while (atomic_load_explicit(&cell->changes, memory_order_relaxed) != changes);
 	share.grows_ns = atomic_load_explicit(&cell->grows_ns, memory_order_relaxed); /* a hint */
 	if (now_ns >= share.until_ns)
 		return share;
@@ -425,17 +425,24 @@ struct share shares_held(const struct shares *shares, uint32_t number, uint64_t 
 	return shares_read(shares, number, UINT64_MAX, now_ns);
 }
 
+/* A reader that sees the value sees the count, and one that sees the count sees all that was stored
+ * before it (both release): while the count stays, at most this one value changes. */
+static void store(struct share_cell *cell, _Atomic uint64_t *at, uint64_t value)
+{
+	atomic_fetch_add_explicit(&cell->changes, 1, memory_order_release);
+	atomic_store_explicit(at, value, memory_order_release);
+}
+
 void shares_set(struct shares *shares, uint32_t number, const struct share *share, uint32_t nodes)
 {
 	struct share_cell *cell = own_cell(shares, number);
 
 	if (!cell)
 		return;
-	atomic_store_explicit(&cell->word,
+	store(cell, &cell->word,
 		share->kind == SHARE_EXACT   ? EXACT_WORD
 		: share->kind == SHARE_UNITS ? share->units
-					     : 0,
-		memory_order_release);
+					     : 0);
 	atomic_store_explicit(&cell->grows_ns, share->grows_ns, memory_order_relaxed);
 	atomic_store_explicit(&cell->nodes, nodes, memory_order_relaxed);
 	/* release: after the units, see shares_read */
@@ -452,7 +459,6 @@ void shares_scale(struct shares *shares, uint32_t number, uint64_t quota)
 	uint64_t before = atomic_load_explicit(&cell->quota, memory_order_relaxed);
 	uint64_t word = atomic_load_explicit(&cell->word, memory_order_relaxed);
 	if (quota < before && word != EXACT_WORD)
-		atomic_store_explicit(
-			&cell->word, part_of(word, quota, before), memory_order_release);
-	atomic_store_explicit(&cell->quota, quota, memory_order_release);
+		store(cell, &cell->word, part_of(word, quota, before));
+	store(cell, &cell->quota, quota);
 }

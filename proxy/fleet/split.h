@@ -75,6 +75,7 @@ struct share {
 struct share_cell {
 	_Atomic uint64_t word; /* units, or SHARES_EXACT_WORD */
 	_Atomic uint64_t until_ns, grows_ns, quota;
+	_Atomic uint32_t changes;       /* of `word` and `quota`; counted before each is stored */
 	char name[THROTTLE_NAME_BYTES]; /* of the limit; set before others see the cell */
 	_Atomic uint32_t nodes;         /* among which it is divided */
 };
