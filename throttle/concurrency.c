@@ -4,9 +4,9 @@
  *   head:  shared | sequence | lane 3 | lane 2 | lane 1 | lane 0        13 bits a lane
  *
  * A limit holds over the sum of the lanes; each process adds and takes away in its own. Requests in
- * flight in a killed process have ended with its connections: the process that opens the table next
- * sets all lanes whose lock is free to zero (generation.c). The sequence number distinguishes one
- * caller's throttle from the next one's in the same place.
+ * flight in a killed process have ended with its connections: the process that opens the table
+ * next, or that has it open and asks, sets all lanes whose lock is free to zero (generation.c). The
+ * sequence number distinguishes one caller's throttle from the next one's in the same place.
  *
  * A caller who got a throttle while the bucket's overflow was in use may have some of that in
  * flight: `shared` says that the overflow counts as well (take.c), until it is seen empty.
@@ -140,14 +140,19 @@ static void concurrency_recall(
 
 void concurrency_clear_lanes(struct entry *e, unsigned lanes)
 {
-	/* relaxed: at opening, before any other thread of this process has the table */
-	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed), mask = 0;
+	/* acquire: pairs with the swap that made this head */
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), mask = 0;
 
 	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
 		if ((lanes >> lane & 1) != 0)
 			mask |= LANE_MAX << (lane * LANE_BITS);
-	if (!head_is_tombstone(head) && (head & mask))
-		atomic_fetch_and_explicit(&e->head, ~mask, memory_order_acq_rel);
+	while (!head_is_tombstone(head) && (head & mask)) {
+		/* acq_rel: as every change of a head, which other processes and threads change, too
+		 */
+		if (atomic_compare_exchange_weak_explicit(&e->head, &head, head & ~mask,
+			    memory_order_acq_rel, memory_order_acquire))
+			break;
+	}
 }
 
 const struct form_ops concurrency_ops = {

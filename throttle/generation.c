@@ -218,10 +218,25 @@ static void visit_all(
 		section_visit(s, b, visit, argument);
 }
 
+/* What was on its way to the next level gets there. */
+static void visit_finish(struct section *s, uint64_t bucket, void *unused)
+{
+	struct section *next = section_next(s);
+
+	(void)unused;
+	if (next == NULL || !word_is_split(section_load_word(s, bucket)))
+		return;
+	section_move_bucket(next, 2 * bucket);
+	section_move_bucket(next, 2 * bucket + 1);
+}
+
+/* A copy that another thread makes of an entry as it was before is there when this returns: the
+ * visit of the next level, which comes later, clears it. */
 static void visit_lanes(struct section *s, uint64_t bucket, void *argument)
 {
 	for (unsigned way = 0; way <= BUCKET_WAYS; way++)
 		concurrency_clear_lanes(section_entry(s, bucket, way), *(unsigned *)argument);
+	visit_finish(s, bucket, NULL);
 }
 
 /* Those that no other process has: a bit for each. While the folder is locked no other takes one.
@@ -237,17 +252,31 @@ static unsigned take_free_lanes(struct generation *g)
 }
 
 /* What a process that is gone had in flight has ended with it. */
-static void clear_lanes(struct generation *g, unsigned free)
+static void clear_lanes(struct generation *g, unsigned lanes)
 {
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct section *s = &generation_limit(g, i)->section;
 
 		if (s->shape.form == FORM_CONCURRENCY)
-			visit_all(s, visit_lanes, &free);
+			visit_all(s, visit_lanes, &lanes);
 	}
+}
+
+static void free_lanes(struct generation *g, unsigned lanes)
+{
 	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
-		if (lane != g->lane && (free >> lane & 1) != 0)
+		if (lane != g->lane && (lanes >> lane & 1) != 0)
 			store_free_lane(&g->store, lane);
+}
+
+bool generation_clear_ended(struct generation *g)
+{
+	unsigned free = take_free_lanes(g);
+
+	if (free == ALL_LANES)
+		clear_lanes(g, ALL_LANES & ~(1u << g->lane));
+	free_lanes(g, free);
+	return free == ALL_LANES;
 }
 
 /* Can what is laid over the memory be where the header says? */
@@ -321,18 +350,6 @@ static const char *check_time(struct header *h, uint64_t now_ns)
 	atomic_compare_exchange_strong_explicit(&h->latest, &was, copy | (was & LATEST_CLOSED),
 		memory_order_relaxed, memory_order_relaxed);
 	return NULL;
-}
-
-/* What was on its way to the next level gets there. */
-static void visit_finish(struct section *s, uint64_t bucket, void *unused)
-{
-	struct section *next = section_next(s);
-
-	(void)unused;
-	if (next == NULL || !word_is_split(section_load_word(s, bucket)))
-		return;
-	section_move_bucket(next, 2 * bucket);
-	section_move_bucket(next, 2 * bucket + 1);
 }
 
 /* What would lead a write astray, or somebody else's throttle: places and callers that can't be, a
@@ -429,6 +446,7 @@ static struct generation *open_store(
 		believe_time(g, now_ns);
 	visit_bans_and_all(g, g->was_alone ? visit_check : visit_finish);
 	clear_lanes(g, free);
+	free_lanes(g, free);
 	return g;
 }
 

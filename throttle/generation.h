@@ -148,6 +148,10 @@ struct limit_state *generation_predecessor(
 void generation_link(struct generation *next, struct generation *last);
 void generation_move_all(struct generation *generation);
 
+/* Forgets what was in flight in processes that have ended, if no other one has it open; false: one
+ * has. While no other opens it. */
+bool generation_clear_ended(struct generation *generation);
+
 /* At opening: a move that was under way is not to be continued. */
 void generation_thaw(struct generation *generation);
 

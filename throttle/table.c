@@ -57,6 +57,17 @@ int throttle_table_grow(struct throttle_table *t)
 	return error == 0 ? 0 : -1;
 }
 
+int throttle_table_end_others(struct throttle_table *t)
+{
+	int lock, error = lock_at_once(t, &lock);
+
+	if (error == 0 && !generation_clear_ended(table_current(t)))
+		error = EAGAIN;
+	table_unlock(t, lock);
+	errno = error;
+	return error == 0 ? 0 : -1;
+}
+
 static void collect_levels(struct throttle_table *t, struct generation *g)
 {
 	int lock;

@@ -254,6 +254,15 @@ int throttle_table_grow(struct throttle_table *table);
  * it. */
 void throttle_table_collect(struct throttle_table *table);
 
+/*
+ * Gives back what processes that have ended had in flight, as opening the table does: for a process
+ * whose table another one had open, too, and that has seen it end. One that only stands still keeps
+ * what it has. Other threads may continue; the thread that applies calls this, between changes. 0,
+ * or -1 with errno: EAGAIN or EWOULDBLOCK (another process has the table open, or is changing it;
+ * a process that is ending may still have it for a moment), ...; it can be called again.
+ */
+int throttle_table_end_others(struct throttle_table *table);
+
 /* The number of a limit, or -1. These two belong to the thread that changes limits. */
 int throttle_table_find(const struct throttle_table *table, const char *name);
 /* The same for a limit that the table has, had, or will have by a prepared change. */

@@ -30,6 +30,9 @@
 #define ENVIRONMENT "SLUICE_UPGRADE"
 /* A new process that is not ready by then never will be. */
 #define READY_SECONDS 60
+/* The kernel lets go of what a process had open one by one: its end of the channel may come first.
+ */
+#define END_AGAIN_US 50000
 
 /* A new process that is starting. */
 struct upgrade {
@@ -68,6 +71,22 @@ static void reload_if_it_waited(struct daemon *daemon)
 	daemon_reload(daemon, NULL);
 }
 
+/* What a process that was killed had in flight is given back, as soon as nothing of it has the
+ * table open any more. */
+static void end_others(evutil_socket_t fd, short what, void *arg)
+{
+	static const struct timeval pause = {.tv_usec = END_AGAIN_US};
+	struct daemon *daemon = arg;
+
+	(void)fd;
+	(void)what;
+	if (throttle_table_end_others(daemon->node.throttles) != 0 && !daemon->upgrade &&
+		!daemon->node.stopping &&
+		event_base_once(
+			daemon->node.loop.base, -1, EV_TIMEOUT, end_others, daemon, &pause) != 0)
+		log_error("limits: no memory to give back what an ended process had in flight");
+}
+
 /* ---- the new process is not to be ------------------------------------------------------------ */
 
 /* "exited with 1", "was killed by signal 9" */
@@ -100,6 +119,7 @@ static void fail(struct daemon *daemon, const char *why)
 	log_error("upgrade failed: process %ld %s%s; this process continues", (long)upgrade->pid,
 		end, why);
 	upgrade_free(upgrade);
+	end_others(-1, 0, daemon);
 	reload_if_it_waited(daemon);
 }
 
@@ -463,6 +483,7 @@ static void on_predecessor(evutil_socket_t fd, short what, void *arg)
 	if (node_owners(&daemon->node))
 		owners_set_predecessor(node_owners(&daemon->node), false);
 	log_info("upgrade: the process before this one has ended");
+	end_others(-1, 0, daemon);
 	reload_if_it_waited(daemon);
 }
 

@@ -270,6 +270,54 @@ def reload_waits(t):
     chain.end()
 
 
+def freeze(pid):
+    """Stops all of its threads, each of which stops when it is run next."""
+    def states():
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii") as stat:
+                yield stat.read().rsplit(")", 1)[1].split()[0]
+
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: set(states()) == {"T"}, "it stands still")
+
+
+@group("what a process that is killed after it has handed over had in flight is free again", workers=[1])
+def killed_after_upgrade(t):
+    os.mkdir(t.path("state"))
+    for where, settings in (("memory", ""), ("a folder", f"state = {t.path('state')}")):
+        with t.point(f"limits in {where}"):
+            gate = t.event()
+            origin = t.origin(lambda x: (x.request.target == "/held" and gate.wait(process.DEADLINE_SECONDS),
+                                         x.reply(200, b"")))
+            text = to(origin, route="limits = few") + "[limit few]\nkey = ip\nconcurrency = 3\n"
+            chain = Chain(t, text, settings=settings)
+
+            def hold(count):
+                clients = [t.client(chain.sluice) for _ in range(count)]
+                for client in clients:
+                    client.request("/held")
+                return clients
+
+            hold(2)
+            origin.wait_requests(2)
+            before = chain.pid
+            chain.replace()
+            freeze(before)  # it may go on: what it has is in flight
+            own = hold(1)
+            origin.wait_requests(3)
+            equal(t.client(chain.sluice).ask("/").status, 429, "status while it stands still")
+            os.kill(before, signal.SIGKILL)
+            equal(chain.ended(chain.pids.pop(0)), -signal.SIGKILL, "exit status")
+            client = t.client(chain.sluice)
+            until(lambda: client.ask("/").status == 200, "a place is free")
+            hold(2)
+            origin.wait_requests(6)  # those before, one that found a place, these
+            equal(t.client(chain.sluice).ask("/").status, 429, "status when all are taken, one by the first")
+            gate.set()
+            equal(own[0].response().status, 200, "status of what the new one had")
+            chain.end()
+
+
 @test("the admin interface goes over, and readiness is the new one's")
 def admin(t):
     path = t.path("admin.sock")
