@@ -565,6 +565,33 @@ def store(t):
             equal(near.administer("end", "s")[0], 0, "ended, for the next")
             return False
         until(is_released, "an answer within a second")
+    with t.point("a lock that may be granted after it was given up is said to be held until its lease ends"):
+        for way, word in (("keeper", 128 + signal.SIGKILL), ("TERM", 128 + signal.SIGTERM), ("wait", 75)):
+            options = ("--wait", "3s") if way == "wait" else ()
+            holder = begun(near.shell("given", FOREVER, *HELD_LONG))
+            child = locks.start("given", "true", options=HELD_LONG + options)
+            until(lambda: redis.callers() == 2 and hazard.is_quiet(), "it has asked, and so waits")
+            hazard.hold_replies()
+            holder.signal(signal.SIGTERM)
+            holder.wait()
+            until(lambda: f"/{child.pid}/" in near.listed().get("given", {}).get("session", ""),
+                  "the store has granted it")
+            if way == "keeper":
+                os.kill(children_of(child.pid)[0], signal.SIGKILL)
+            elif way == "TERM":
+                child.signal(signal.SIGTERM)
+            equal(child.wait(), word, child.output())
+            true("its lease ends by itself" in child.output(), child.output())
+            hazard.go_on()
+            equal(near.administer("end", "given")[0], 0, "it was held")
+    with t.point("a wait whose asks were all answered is given up without a word"):
+        holder = begun(near.shell("given", FOREVER, *HELD_LONG))
+        child = locks.start("given", "true", options=HELD_LONG)
+        until(lambda: redis.callers() == 2 and hazard.is_quiet(), "it has asked, and so waits")
+        child.signal(signal.SIGTERM)
+        equal((child.wait(), child.output()), (128 + signal.SIGTERM, ""))
+        holder.signal(signal.SIGTERM)
+        holder.wait()
     with t.point("a command that waits for a store that is away has the lock when it comes"):
         redis.kill()
         child = locks.start("s", "true")

@@ -122,12 +122,8 @@ static void on_last(struct deadline *last)
 		kill(run->guard.pid, SIGKILL);
 }
 
-static void say_not_had(struct lock_run *run)
+static void say_why_not_had(const struct lock_run *run)
 {
-	run->has_ended = true;
-	run->status = run->signal ? LOCK_EXIT_SIGNAL + run->signal : LOCK_EXIT_NOT_HAD;
-	if (run->signal)
-		return;
 	if (run->hold.why[0])
 		fprintf(stderr, "sluice lock: %s: %s\n", run->name, run->hold.why);
 	else if (run->hold.holder[0])
@@ -139,11 +135,24 @@ static void say_not_had(struct lock_run *run)
 			run->name);
 }
 
+static void end_without_lock(struct lock_run *run)
+{
+	run->has_ended = true;
+	run->status = run->signal ? LOCK_EXIT_SIGNAL + run->signal : LOCK_EXIT_NOT_HAD;
+	if (!run->signal)
+		say_why_not_had(run);
+	if (run->hold.may_be_taken)
+		fprintf(stderr,
+			"sluice lock: %s: the store was asked for the lock and did not answer; if "
+			"it has given it, its lease ends by itself\n",
+			run->name);
+}
+
 static void be_done(struct lock_run *run)
 {
 	switch (run->hold.end) {
 	case HOLD_NOT_HAD:
-		say_not_had(run);
+		end_without_lock(run);
 		break;
 	case HOLD_REFUSED:
 		run->has_ended = true;

@@ -90,6 +90,7 @@ static void ask(struct lock_hold *hold, enum lock_verb verb, uint64_t number)
 	if (hold->unheard_since_ms == 0)
 		hold->unheard_since_ms = now_ms(hold);
 	hold->is_asked = true;
+	hold->may_be_taken |= verb == LOCK_TAKE && hold->store->link.state == STORE_READY;
 	locks_ask(&hold->store->locks, &hold->ask);
 }
 
@@ -235,8 +236,10 @@ static void on_answer(struct lock_ask *lock_ask, const struct lock_answer *answe
 	struct lock_hold *hold = CONTAINER_OF(lock_ask, struct lock_hold, ask);
 
 	hold->is_asked = false;
-	if (answer->status != LOCK_UNKNOWN)
+	if (answer->status != LOCK_UNKNOWN) {
 		hold->unheard_since_ms = 0;
+		hold->may_be_taken = false;
+	}
 	if (hold->state == HOLD_DONE)
 		return;
 	if (answer->status == LOCK_UNKNOWN)

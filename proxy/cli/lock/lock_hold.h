@@ -37,7 +37,8 @@ struct lock_hold {
 	enum lock_hold_state state;
 	enum lock_hold_end end;
 	bool is_asked, is_given_up;
-	bool is_joined; /* the session is another process's, and not to be released */
+	bool may_be_taken; /* the store was asked to give it, and has not answered since */
+	bool is_joined;    /* the session is another process's, and not to be released */
 	uint64_t born, fence;
 	uint64_t lease_ms, wait_ms; /* wait_ms: UINT64_MAX: as long as it takes */
 	uint64_t began_ms;
