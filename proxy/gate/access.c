@@ -6,6 +6,7 @@
 
 #include "gate/text_set.h"
 #include "base/digest.h"
+#include "http/forwarded.h"
 
 struct access_list {
 	struct network_set allow, deny;
@@ -112,6 +113,8 @@ bool network_set_has(const struct network_set *set, const uint8_t address[16])
 	for (size_t i = 0; i < set->run_count; i++) {
 		const struct network_run *run = &set->runs[i];
 		struct conf_cidr wanted = {.prefix = run->prefix};
+		if (!forwarded_address_fits(address, run->prefix))
+			continue;
 		memcpy(wanted.address, address, sizeof(wanted.address));
 		cut(wanted.address, run->prefix);
 		if (bsearch(&wanted, set->items + run->begin, run->end - run->begin,

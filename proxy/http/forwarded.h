@@ -56,6 +56,10 @@ void forwarded_peer_init(struct forwarded_peer *peer, const struct sockaddr *add
 /* The list is another one now: is the peer trusted by it? */
 void forwarded_peer_judge(struct forwarded_peer *peer, const struct conf_cidrs *trusted);
 
+/* Can this address be in a network of so many bits? An IPv4 address is ::ffff:a.b.c.d here, and is
+ * in networks of IPv4 addresses only: a wider one is of IPv6. */
+bool forwarded_address_fits(const uint8_t address[16], unsigned prefix);
+
 /* Is the address in the list? */
 bool forwarded_peer_trusted(const struct conf_cidrs *trusted, const uint8_t address[16]);
 

@@ -14,11 +14,17 @@ static bool is_ipv4(const uint8_t address[16])
 	return memcmp(address, ipv4_mapped, sizeof(ipv4_mapped)) == 0;
 }
 
+bool forwarded_address_fits(const uint8_t address[16], unsigned prefix)
+{
+	return prefix >= 8 * sizeof(ipv4_mapped) || !is_ipv4(address);
+}
+
 static bool in_network(const struct conf_cidr *network, const uint8_t address[16])
 {
 	unsigned bytes = network->prefix / 8, bits = network->prefix % 8;
 
-	if (memcmp(network->address, address, bytes) != 0)
+	if (memcmp(network->address, address, bytes) != 0 ||
+		!forwarded_address_fits(address, network->prefix))
 		return false;
 	return bits == 0 || ((network->address[bytes] ^ address[bytes]) >> (8 - bits)) == 0;
 }

@@ -98,6 +98,38 @@ static void lists(void **state)
 	conf_release(conf);
 }
 
+/* IPv4 addresses are stored as IPv6 ones (::ffff:0:0/96), which are in none of the wider networks.
+ */
+static void a_network_of_ipv6_has_no_ipv4(void **state)
+{
+	const struct conf *conf =
+		conf_of("[route r]\nupstream = u\nallow = ::/0\n"
+			"[route s]\npath = /s\nupstream = u\nallow = 0.0.0.0/0\ndeny = ::/8\n"
+			"[route t]\npath = /t\nupstream = u\ndeny = ::ffff:0:0/96\n");
+	static const struct {
+		const char *address;
+		enum access_verdict verdicts[3];
+	} cases[] = {
+		{"10.1.2.3", {ACCESS_LIMITED, ACCESS_ALLOWED, ACCESS_DENIED}},
+		{"::ffff:10.1.2.3", {ACCESS_LIMITED, ACCESS_ALLOWED, ACCESS_DENIED}},
+		{"0.0.0.0", {ACCESS_LIMITED, ACCESS_ALLOWED, ACCESS_DENIED}},
+		{"::1", {ACCESS_ALLOWED, ACCESS_DENIED, ACCESS_LIMITED}},
+		{"::fffe:10.1.2.3", {ACCESS_ALLOWED, ACCESS_DENIED, ACCESS_LIMITED}},
+		{"2001:db8::1", {ACCESS_ALLOWED, ACCESS_LIMITED, ACCESS_LIMITED}},
+	};
+
+	(void)state;
+	for (unsigned n = 0; n < 3; n++) {
+		unsigned i = (unsigned)(conf->routes[n].name[0] - 'r'); /* they are sorted */
+		struct access_list *list = access_list_new(&conf->routes[n]);
+		assert_non_null(list);
+		for (unsigned j = 0; j < sizeof(cases) / sizeof(cases[0]); j++)
+			assert_int_equal(check(list, cases[j].address, ""), cases[j].verdicts[i]);
+		access_list_free(list);
+	}
+	conf_release(conf);
+}
+
 static void no_lists(void **state)
 {
 	const struct conf *conf = conf_of("[route r]\nupstream = u\n");
@@ -151,6 +183,7 @@ UNIT_SUITE(test_lists)
 		cmocka_unit_test(a_set_of_many),
 		cmocka_unit_test(plans),
 		cmocka_unit_test(lists),
+		cmocka_unit_test(a_network_of_ipv6_has_no_ipv4),
 		cmocka_unit_test(no_lists),
 		cmocka_unit_test(many_networks),
 	};

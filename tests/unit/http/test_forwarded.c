@@ -68,6 +68,12 @@ static void peers(void **state)
 	peer = peer_at("::ffff:10.0.0.1", &trusted);
 	assert_true(peer.trusted);
 	assert_true(slice_equal(forwarded_peer_text(&peer), SLICE("10.0.0.1")));
+	/* And in no network of IPv6. */
+	struct conf_cidr all = network("::", 0);
+	struct conf_cidrs everywhere = {&all, 1};
+	assert_true(peer_at("2001:db8::1", &everywhere).trusted);
+	assert_false(peer_at("10.1.2.3", &everywhere).trusted);
+	assert_false(peer_at("::ffff:10.1.2.3", &everywhere).trusted);
 	peer = peer_at("2001:DB8:0::1", &trusted);
 	assert_true(
 		slice_equal((struct slice){peer.node, peer.node_len}, SLICE("\"[2001:db8::1]\"")));
