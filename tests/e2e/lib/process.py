@@ -2,6 +2,7 @@
 import ctypes
 import glob
 import os
+import re
 import shutil
 import signal
 import socket
@@ -23,15 +24,25 @@ class Hung(AssertionError):
     """Something that should happen did not within the overall deadline."""
 
 
-def sanitizer():
-    """The sanitizer the binary was built with, or None."""
+def binary_content():
     built = os.path.join(os.path.dirname(BINARY), ".libs", os.path.basename(BINARY))
     with open(built if os.path.exists(built) else BINARY, "rb") as binary:
-        content = binary.read()
+        return binary.read()
+
+
+def sanitizer():
+    """The sanitizer the binary was built with, or None."""
+    content = binary_content()
     for name in ("asan", "tsan", "msan", "ubsan"):
         if b"__%s_" % name.encode() in content:
             return name
     return None
+
+
+def sanitizer_library():
+    """The library of gcc's AddressSanitizer that the binary is linked with, or None."""
+    name = re.search(rb"libasan\.so\.\d+", binary_content())
+    return name and name[0].decode()
 
 
 SANITIZER = sanitizer() if os.path.exists(BINARY) else None
