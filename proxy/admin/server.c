@@ -19,6 +19,7 @@
 #include "admin/handle_events.h"
 #include "admin/socket_calls.h"
 #include "admin/tokens.h"
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
 #include "conf/conf.h"
@@ -38,6 +39,7 @@
 #define IDLE_SECONDS    30
 #define MAX_DAEMONS     16
 #define MAX_LEFT        32 /* with connections; beyond it, a new certificate waits */
+#define LEFT_MS         5000
 #define WHY_BYTES       512
 #define NO_PAIR         "are certificate and key PEM, and a pair?"
 #define PEM_BYTES       (1 << 20)
@@ -54,8 +56,9 @@ struct front {
 	struct front *next; /* of those that are left */
 	struct MHD_Daemon *daemon;
 	struct doorman doorman;
-	int socket;    /* a descriptor of its own */
-	bool is_quiet; /* it has left its socket, which another one answers at */
+	int socket;       /* a descriptor of its own */
+	bool is_quiet;    /* it has left its socket, which another one answers at, */
+	uint64_t left_ms; /* at this time, by the monotonic clock */
 };
 
 /*
@@ -257,6 +260,7 @@ static struct front *front_new(struct admin *admin, size_t i, const struct pem *
 /* False: it can't leave its socket. */
 static bool front_leave(struct front *front)
 {
+	front->left_ms = clock_monotonic_ms();
 	front->is_quiet = MHD_quiesce_daemon(front->daemon) != MHD_INVALID_SOCKET;
 	return front->is_quiet;
 }
@@ -271,15 +275,17 @@ static void front_free(struct front *front)
 
 /* ---- new certificates ------------------------------------------------------------------------ */
 
-/* Ends those without connections. */
+/* Ends those without connections. One that has just left may still accept one, whose request would
+ * wait for this thread, which waits for the end of the front's. */
 static void sweep_left(struct admin *admin)
 {
 	struct front **at = &admin->left, *front;
+	uint64_t now_ms = clock_monotonic_ms();
 
 	while ((front = *at) != NULL) {
 		const union MHD_DaemonInfo *info =
 			MHD_get_daemon_info(front->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
-		if (!info || info->num_connections > 0) {
+		if (!info || info->num_connections > 0 || now_ms < front->left_ms + LEFT_MS) {
 			at = &front->next;
 			continue;
 		}
