@@ -68,7 +68,7 @@ static void a_peer_is_judged_again_under_a_new_site(void **state)
 	connected_open(&c, &plain);
 	const struct conf_listener *before = c.stage->listener.conf;
 	struct conf_listener after = *before;
-	struct conf_cidr cidr = {.prefix = 0};
+	struct conf_cidr cidr = {.address = {[10] = 0xff, [11] = 0xff}, .prefix = 96};
 	after.trusted_proxies = (struct conf_cidrs){&cidr, 1};
 	c.stage->listener.conf = &after;
 	downstream_judge_peer(c.downstream);
