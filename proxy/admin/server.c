@@ -329,7 +329,7 @@ static void report_unusable(struct admin *admin, const char *why)
 		CONF_PLACE_ARGS(admin->conf, admin->conf->admin.certificate_line), why);
 }
 
-/* Of the main thread, when files of certificates may have changed. */
+/* The main thread runs this when files of certificates may have changed. */
 static void on_looked(struct message *message)
 {
 	struct admin *admin = CONTAINER_OF(message, struct admin, looked);

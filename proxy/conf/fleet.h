@@ -73,7 +73,7 @@ struct conf_fleet {
 	uint64_t lost_share_ms;    /* strict: a lost node's share is left to it, 1h */
 	struct conf_address *bind; /* for other nodes; NULL: none */
 	struct conf_secret secret; /* that nodes prove to each other to have */
-	/* Of connections between nodes, in both roles, if it has a certificate: version 1.3. */
+	/* Connections between nodes, in both roles: TLS 1.3 with a certificate, else plain */
 	struct conf_tls links;
 	uint64_t lease_ms;     /* of what a node owns, 10s */
 	uint32_t max_sessions; /* whose owner a node knows, 100,000 */

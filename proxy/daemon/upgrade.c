@@ -30,8 +30,8 @@
 #define ENVIRONMENT "SLUICE_UPGRADE"
 /* A new process that is not ready by then never will be. */
 #define READY_SECONDS 60
-/* The kernel lets go of what a process had open one by one: its end of the channel may come first.
- */
+/* The kernel closes a process's descriptors one by one: its end of the channel may come before its
+ * locks. */
 #define END_AGAIN_US 50000
 
 /* A new process that is starting. */

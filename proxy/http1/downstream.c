@@ -73,7 +73,7 @@ void downstream_accept_begun(struct worker *worker, struct listener *listener,
 	d->entry = accepted->entry;
 	accepted_init_peer(accepted, &d->stream, &d->peer, &listener->conf->trusted_proxies);
 	d->client.stream = &d->stream;
-	/* What is known of another node's connection is nothing about its requests' clients. */
+	/* A node's connection says nothing about the clients of its requests. */
 	d->client.tls = listener->conf->is_internal ? NULL : accepted_tls(accepted, &d->stream);
 	d->judged_by = site_part(worker)->use->site->serial;
 	http1_source_init(&d->source, &d->stream, &d->in, &worker->blocks, &d->parser);

@@ -31,7 +31,7 @@ static void test_in_flight_of_the_dead(void **state)
 	throttle_table_close(first);
 }
 
-/* So much in flight, until the receipt is released. */
+/* The caller has `cost` in flight until the receipt is released. */
 static bool hold(struct throttle_table *table, uint64_t caller, uint64_t cost,
 	struct throttle_receipt *receipt)
 {
