@@ -311,6 +311,17 @@ def to_servers(t):
             for _ in range(2):
                 equal(client.ask().status, 200, "status")
             equal([served for _, _, served in server.seen], [1, 1], "requests on a connection")
+        for before, after in ((f"send_proxy = {version}\n", ""), ("", f"send_proxy = {version}\n")):
+            with t.point(f"{version}: a reload turns it {'on' if after else 'off'}: a kept connection serves no other"):
+                server = RawServer(t)
+                sections = to(server.address, upstream=before)
+                sluice = t.sluice(sections, workers=1)
+                equal(t.client(sluice).ask().status, 200, "status")
+                sluice.reload(to(server.address, upstream=after))
+                sluice.process.wait_output("reloaded")
+                equal(t.client(sluice).ask().status, 200, "status")
+                equal([served for _, _, served in server.seen], [1, 1], "requests on a connection")
+                equal([header.startswith(b"GET ") for header, _, _ in server.seen], [not before, not after], "no header")
         with t.point(f"{version}: before TLS"):
             certificate = make_certificate(t, f"{version}.pem", ["api.test"])
             made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
