@@ -259,8 +259,8 @@ def broken(t):
                      f"bind = 127.0.0.1:{port.number}\n{lines}\n" + to(t.origin()))
         child = Process([BINARY, "run", "-c", ini], "broken")
         t.defer(child.kill)
-        until(lambda child=child: not child.running(), "its end")
-        true(why in child.output(), child.output())
+        child.wait_output(why)
+        equal(child.wait(), 1, "exit status")
 
 
 main()
