@@ -54,7 +54,7 @@ static void add_file(struct digest *digest, const char *path)
 {
 	char bytes[PIECE_BYTES];
 	size_t len;
-	FILE *file = path ? fopen(path, "re") : NULL;
+	FILE *file = path ? tls_open(path) : NULL;
 
 	while (file && (len = fread(bytes, 1, sizeof(bytes), file)) > 0)
 		add(digest, bytes, len);
@@ -104,6 +104,8 @@ static bool use_ca(
 
 	if (!settings->verifies)
 		return true;
+	if (!tls_check_file(settings->ca, why, size) || !tls_check_file(settings->crl, why, size))
+		return false;
 	if (!settings->ca) {
 		if (SSL_CTX_set_default_verify_paths(context) != 1)
 			return tls_report(why, size, "the system's authorities",

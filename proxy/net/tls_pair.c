@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The first error is nearest to the cause. */
 const char *tls_reason(void)
@@ -26,6 +27,24 @@ bool tls_report(char *why, size_t size, const char *path, const char *what)
 {
 	snprintf(why, size, "%s: %s: %s", path, what, tls_reason());
 	return false;
+}
+
+bool tls_check_file(const char *path, char *why, size_t size)
+{
+	struct stat found;
+
+	if (!path || stat(path, &found) != 0 || S_ISREG(found.st_mode))
+		return true;
+	snprintf(why, size, "%s: it is no regular file", path);
+	return false;
+}
+
+FILE *tls_open(const char *path)
+{
+	struct stat found;
+	bool is_regular = stat(path, &found) == 0 && S_ISREG(found.st_mode);
+
+	return is_regular ? fopen(path, "re") : NULL;
 }
 
 /* Never asks at a terminal. */
@@ -52,6 +71,8 @@ static bool is_of_another(void)
 
 bool tls_pair_use(SSL_CTX *context, const struct tls_pair *pair, char *why, size_t size)
 {
+	if (!tls_check_file(pair->certificate, why, size) || !tls_check_file(pair->key, why, size))
+		return false;
 	ERR_clear_error();
 	SSL_CTX_set_default_passwd_cb(context, give_password);
 	SSL_CTX_set_default_passwd_cb_userdata(context, (void *)(uintptr_t)pair->password);

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/digest.h"
 
@@ -26,6 +27,11 @@ const char *tls_key_digest(const char *path, unsigned char digest[static DIGEST_
 
 /* The reason of what OpenSSL has just refused. */
 const char *tls_reason(void);
+/* Nothing but a regular file is read: a pipe or a device would hold up the thread. False: it is
+ * something else, which `why` says. One that is not there is left to its reader; NULL is none. */
+bool tls_check_file(const char *path, char *why, size_t size);
+/* For reading; NULL: it can't be read, or is no regular file. */
+FILE *tls_open(const char *path);
 /* Writes `PATH: WHAT: REASON`; false, for its caller to return. */
 bool tls_report(char *why, size_t size, const char *path, const char *what);
 

@@ -259,7 +259,8 @@ static bool load_authorities(
 	X509_LOOKUP *files = store ? X509_STORE_add_lookup(store, X509_LOOKUP_file()) : NULL;
 
 	ERR_clear_error();
-	if (!files)
+	if (!files || !tls_check_file(settings->client_ca, why, size) ||
+		!tls_check_file(settings->client_crl, why, size))
 		return false;
 	if (X509_load_cert_crl_file(files, settings->client_ca, X509_FILETYPE_PEM) < 1)
 		return tls_report(why, size, settings->client_ca, "can't read the authorities");
@@ -289,7 +290,7 @@ static bool ask_clients(
 
 static void put_file(FILE *out, const char *path)
 {
-	FILE *in = path ? fopen(path, "re") : NULL;
+	FILE *in = path ? tls_open(path) : NULL;
 
 	for (int c; in && (c = getc(in)) != EOF;)
 		putc(c, out);

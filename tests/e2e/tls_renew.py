@@ -54,6 +54,21 @@ def changes(t):
         equal(ask(open_one)[0], 200, "status of the connection from before")
         true("its certificates have changed and are in use" in sluice.log(), sluice.log())
 
+    for what, make in (("a pipe", os.mkfifo), ("a device", lambda path: os.symlink("/dev/zero", path))):
+        with t.point(f"{what} in its place is refused, and holds up nothing"):
+            used = t.path("used2.pem")
+            shutil.copy(a, used)
+            sluice = with_tls(t, origin, [used])
+            sluice.process.wait_output("sluice is ready")
+            os.unlink(used)
+            make(used)
+            sluice.process.wait_output("it is no regular file")
+            true(serves(t, sluice, a), "the certificate from before")
+            os.unlink(used)
+            shutil.copy(b, used)
+            until(lambda sluice=sluice: serves(t, sluice, b), "the new certificate")
+            os.unlink(used)
+
     with t.point("as certbot does: live/NAME/x.pem leads to ../../archive/NAME/xN.pem"):
         for folder in ("live/n", "archive/n"):
             os.makedirs(t.path(folder))
