@@ -16,6 +16,7 @@
 /* Of each stream, which bounds memory; and of all of a connection, which no stream holds back. */
 #define STREAM_WINDOW     (256 * 1024)
 #define CONNECTION_WINDOW (16 * 1024 * 1024)
+#define PROGRESS_BYTES    (16 * 1024) /* a frame of DATA at its usual most */
 #define HEAD_BYTES_MOST   (256 * 1024)
 /* Ids end at 2^31 - 1. */
 #define LAST_ID (1u << 30)
@@ -270,10 +271,23 @@ void h2_server_ping(struct h2_server *s)
 {
 	uint8_t opaque[8];
 
+	if (s->pings == s->pongs)
+		s->received_at_ping = s->connection.stream.received;
 	s->pings++;
 	memcpy(opaque, &s->pings, sizeof(opaque));
 	nghttp2_submit_ping(s->link.session, NGHTTP2_FLAG_NONE, opaque);
 	h2_server_write_later(s);
+}
+
+/* How far it has come towards the acknowledgment of a PING: what the server had sent before stands
+ * in front of that, which is at most a window, and comes in more than a few bytes at a time. */
+static uint64_t ping_progress(const struct h2_server *s)
+{
+	uint64_t received = s->connection.stream.received - s->received_at_ping;
+
+	if (received > CONNECTION_WINDOW)
+		received = CONNECTION_WINDOW;
+	return s->pongs * (CONNECTION_WINDOW / PROGRESS_BYTES + 1) + received / PROGRESS_BYTES;
 }
 
 static void wait_on(struct h2_server *s)
@@ -288,7 +302,7 @@ static void wait_on(struct h2_server *s)
 		wait_for(wait, WAIT_TAKE, s->connection.stream.sent, now_ms + s->send_timeout_ms,
 			now_ms);
 	else if (pings || s->connection.places_used > 0)
-		wait_for(wait, WAIT_PING, 2 * received + pings,
+		wait_for(wait, WAIT_PING, pings ? 2 * ping_progress(s) + 1 : 2 * received,
 			now_ms + (pings ? s->connect_timeout_ms : quiet_ms), now_ms);
 	else
 		wait_for(wait, WAIT_REUSE, s->connection.requests, now_ms + s->keepalive_timeout_ms,

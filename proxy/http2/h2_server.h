@@ -38,6 +38,7 @@ struct h2_server {
 
 	uint64_t pings, pongs;     /* sent, and acknowledged so far */
 	uint64_t received_at_pong; /* bytes of the stream when the last one was */
+	uint64_t received_at_ping; /* when the first was sent that is not yet acknowledged */
 };
 
 _Static_assert(offsetof(struct h2_server, connection) == 0, "it begins with what each has");

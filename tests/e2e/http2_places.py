@@ -1,7 +1,8 @@
 """Places at servers of HTTP/2 in bad times: connections that die, requests that stop."""
 import socket
+import threading
 
-from lib.http2 import PING, RST_STREAM, Http2
+from lib.http2 import PING, RST_STREAM, WINDOW_UPDATE, Http2
 from lib.http2_server import Http2Server
 from lib.process import until
 from lib.sluice import to
@@ -51,6 +52,30 @@ def order(t):
     client.reset(stream)
     equal(other.response(second).body, b"served", "the next has the place")
     equal([kind for kind in server.peers[0].kinds if kind in (RST_STREAM, PING)], [RST_STREAM, PING], "frames")
+
+
+@test("a server that acknowledges no PING, but sends on, gives its place back all the same")
+def drips(t):
+    server = Http2Server(t, lambda request: request.path == "/second" and request.reply(200, b"served"), early=True,
+                         mute=True)
+    sluice = scene(t, server, HOUR + "max_in_flight = 1\nconnect_timeout = 500ms\n", route="request_buffering = off")
+    client, other = Http2(t, sluice), Http2(t, sluice)
+    stream = client.request("/stopped", method="POST", end=False)
+    client.data(stream, b"some")
+    until(lambda: server.requests and server.requests[0].body == b"some", "it is at the server")
+    over = threading.Event()
+    t.defer(over.set)
+
+    def drip():
+        while not over.wait(0.1):
+            try:
+                server.peers[0].send_frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1")
+            except OSError:  # it is closed
+                return
+    threading.Thread(target=drip, daemon=True).start()
+    second = other.request("/second")
+    client.reset(stream)
+    equal(other.response(second).body, b"served", "the next has the place")
 
 
 if __name__ == "__main__":
