@@ -109,6 +109,7 @@ struct daemon {
 	bool reload_waits;          /* one was asked for while two processes have the table */
 	struct handover *inherited; /* at the start, from the process before; else NULL */
 	struct upgrade *upgrade;    /* the next process is starting; or NULL */
+	unsigned ended_pause_ms;    /* until it is looked again what an ended process had */
 	struct event *predecessor;  /* sees the end of the process before; or NULL */
 	int successor;              /* shows the next process our end; or -1 */
 	struct queue_deadline queue_deadline;

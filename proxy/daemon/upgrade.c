@@ -32,7 +32,8 @@
 #define READY_SECONDS 60
 /* The kernel closes a process's descriptors one by one: its end of the channel may come before its
  * locks. */
-#define END_AGAIN_US 50000
+#define END_AGAIN_MS      50
+#define END_AGAIN_MOST_MS 3200 /* another process has the table open for long */
 
 /* A new process that is starting. */
 struct upgrade {
@@ -75,16 +76,21 @@ static void reload_if_it_waited(struct daemon *daemon)
  * table open any more. */
 static void end_others(evutil_socket_t fd, short what, void *arg)
 {
-	static const struct timeval pause = {.tv_usec = END_AGAIN_US};
 	struct daemon *daemon = arg;
+	unsigned pause_ms = what == EV_TIMEOUT ? 2 * daemon->ended_pause_ms : END_AGAIN_MS;
 
 	(void)fd;
-	(void)what;
-	if (throttle_table_end_others(daemon->node.throttles) != 0 && !daemon->upgrade &&
-		!daemon->node.stopping &&
+	daemon->ended_pause_ms = pause_ms < END_AGAIN_MOST_MS ? pause_ms : END_AGAIN_MOST_MS;
+	const struct timeval pause = {.tv_sec = daemon->ended_pause_ms / 1000,
+		.tv_usec = daemon->ended_pause_ms % 1000 * 1000};
+	if (daemon->upgrade || daemon->node.stopping || !daemon->node.throttles ||
+		throttle_table_end_others(daemon->node.throttles) == 0)
+		return;
+	if ((errno != EAGAIN && errno != EWOULDBLOCK) ||
 		event_base_once(
 			daemon->node.loop.base, -1, EV_TIMEOUT, end_others, daemon, &pause) != 0)
-		log_error("limits: no memory to give back what an ended process had in flight");
+		log_error("limits: what an ended process had in flight is not given back: %s",
+			strerror(errno));
 }
 
 /* ---- the new process is not to be ------------------------------------------------------------ */
