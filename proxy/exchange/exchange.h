@@ -486,10 +486,12 @@ static inline bool exchange_is_first(const struct exchange *exchange)
 	return exchange->client && exchange->client->first == exchange;
 }
 
-/* With a client: must its response announce that it is the last, because of a drain? */
+/* With a client: must its response announce that it is the last, because of a drain? A greeting is
+ * not: the other node sends a request behind it, and is told by the answer to that. */
 static inline bool exchange_ends_drain(const struct exchange *exchange)
 {
-	return exchange->worker->draining && client_is_last(exchange->client, exchange);
+	return exchange->worker->draining && exchange->kind != EXCHANGE_NODE_GREETING &&
+	       client_is_last(exchange->client, exchange);
 }
 
 /* Has all of its answer come, so that the one behind it may be answered next? */

@@ -88,6 +88,7 @@ static struct slice challenged(struct stage *stage, struct slice with, char proo
 
 	assert_has(got, "HTTP/1.1 200 ");
 	assert_has(got, "\r\nSluice-Hop: challenge ");
+	assert_lacks(got, "Connection: close");
 	const char *value = strstr(got, "challenge ") + strlen("challenge ");
 	assert_int_equal(strcspn(value, "\r"), HOP_NONCE_BYTES - 1); /* nothing is proven to it */
 	memcpy(ours, value, HOP_NONCE_BYTES - 1);
@@ -102,6 +103,7 @@ static void prove(struct stage *stage)
 	assert_has(got, "HTTP/1.1 200 ");
 	const char *value = strstr(got, "\r\nSluice-Hop: welcome ");
 	assert_non_null(value);
+	assert_lacks(got, "Connection: close");
 	value += strlen("\r\nSluice-Hop: welcome ");
 	assert_true(hop_is_proof(secret, HOP_OWNER, A, stage->client.client.hop->ours,
 		(struct slice){value, strcspn(value, "\r")})); /* it has it itself */
@@ -117,6 +119,17 @@ static void who_has_the_secret_is_welcome(void **state)
 	(void)state;
 	prove(stage);
 	assert_string_equal(lines.text, ""); /* neither log has it */
+	end(stage);
+}
+
+/* The other node sends a request behind the greeting, which would be lost with the connection. */
+static void a_greeting_is_not_the_last_answer_of_a_drain(void **state)
+{
+	struct stage *stage = begin();
+
+	(void)state;
+	stage->worker->draining = stage->client.is_last = true;
+	prove(stage);
 	end(stage);
 }
 
@@ -349,6 +362,7 @@ UNIT_SUITE(test_hop)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_the_secret_is_welcome),
+		cmocka_unit_test(a_greeting_is_not_the_last_answer_of_a_drain),
 		cmocka_unit_test(with_another_secret_it_is_welcome_no_more),
 		cmocka_unit_test(who_has_not_is_turned_away),
 		cmocka_unit_test(many_of_them_do_not_fill_the_log),
