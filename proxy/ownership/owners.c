@@ -1,5 +1,6 @@
 #include "ownership/owners.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct owners *owners_new(const struct owner_store *store, struct upstream_state
 	owners->store = store;
 	owners->states = states;
 	owners->born_ns = clock_boot_ns();
+	owners->most = SIZE_MAX; /* until owners_set_self: other workers may serve before */
 	pthread_mutex_init(&owners->lock, NULL);
 	if (getrandom(&owners->instance, sizeof(owners->instance), 0) != sizeof(owners->instance))
 		owners->instance = clock_wall_ns();

@@ -601,6 +601,23 @@ static enum owner_begun begin_number(struct fixture *f, struct user *user, uint6
 	return owner_begin(f->owners, f->worker, &user->use, key, 3600000, name);
 }
 
+/* Other workers may serve before the first has taken the configuration. */
+static void a_table_without_settings_is_not_full(void **state)
+{
+	struct fixture *f = *state;
+	struct owners *owners = f->owners;
+	struct user user, late;
+
+	f->owners = owners_new(&store, f->states);
+	assert_int_equal(begin_number(f, &user, 1), OWNER_BEGUN);
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	owners_set_self(f->owners, "self", "127.0.0.1:7900", LEASE_MS, 1);
+	assert_int_equal(begin_number(f, &late, 2), OWNER_FULL);
+	owner_end(f->owners, &user.use);
+	owners_free(f->owners);
+	f->owners = owners;
+}
+
 static void a_full_table_gives_idle_ones_up_first(void **state)
 {
 	struct fixture *f = *state;
@@ -662,6 +679,7 @@ UNIT_SUITE(test_owners)
 		TEST(one_that_waits_no_more_is_in_no_line),
 		TEST(marks_stay_as_long_as_the_ownership),
 		TEST(another_ownership_has_marks_of_its_own),
+		TEST(a_table_without_settings_is_not_full),
 		TEST(a_full_table_gives_idle_ones_up_first),
 	};
 
