@@ -81,7 +81,9 @@ def read_message(stream):
 
 def with_tls(t, origin, certificates, listener="", **options):
     lines = "\n".join(f"certificate = {path}" for path in certificates)
-    return t.sluice(to(origin), listener=lines + "\n" + listener, **options)
+    sluice = t.sluice(to(origin), listener=lines + "\n" + listener, **options)
+    sluice.process.wait_output("sluice is ready")  # it listens before it has read the certificates
+    return sluice
 
 
 class Authority:
